@@ -1,54 +1,31 @@
 """The times of kernels that mostly move bytes: movers, and sums over small windows."""
 
+from math import prod
 from typing import Final
 
 import numpy as np
 
 from mallorn.core.compute_capability import WARP_SIZE
 from mallorn.core.values.machine import peak_gflops
-from mallorn.searchers.roller.gpu.kernel_time import (
-    BANKS_BYTES,
-    OVERHEAD_REGISTERS,
-    RESULTS_FILLED,
-    SECTOR,
-    KernelWork,
-)
-from mallorn.searchers.roller.gpu.sketch_model import Choices, SketchModel
+from mallorn.costmodels.base import Column
+from mallorn.searchers.roller.gpu.kernel_time import OVERHEAD_REGISTERS, RESULTS_FILLED, SECTOR, KernelWork
+from mallorn.searchers.roller.gpu.sketch_model import UNKNOWN_US, Choices, SketchModel, UnknownKind
+from mallorn.searchers.tile_factorizations import Rows
 
-_TILE_ROWS: Final = 32  # of a transposed tile
+_ORDER: Final = 0.1  # power of the guess that only orders candidates
 _WORD_BYTES: Final = 4
-_INSTRUCTIONS: Final = 4.0  # per element, besides loads and stores
 
 
-class Mover(SketchModel):
-    """Vectors that threads move, or tiles that pass through shared memory."""
+class Mover(UnknownKind):
+    """The bytes over the bandwidth. The guess for unknown kinds orders the candidates."""
 
-    def kernel(self, choices: Choices) -> KernelWork:
-        elements = float(np.prod(self.nests[-1].write.shape))
-        threads, lanes = choices["threads"], choices["lanes"]
-        of_block, requests = threads * lanes * choices["vectors of a thread"], 2 / lanes
-        tile_bytes = choices.ones() * 0
-        if tiled := self.facts.get("tiled"):  # bytes of an element that passes through shared memory
-            of_block = BANKS_BYTES / tiled * _TILE_ROWS * choices["tiles of a block"]
-            requests = 2 + 1 / lanes + 1 / choices["lanes of loads"]
-            tile_bytes = of_block * tiled
-        of_thread = np.ceil(of_block / threads)
-        moved = self.facts["read"] + self.facts["written"]
-        return KernelWork(
-            blocks=np.ceil(elements / of_block),
-            threads=threads,
-            registers=OVERHEAD_REGISTERS + of_thread,
-            shared_bytes=tile_bytes,
-            steps=choices.ones() * (2 if tiled else 1),
-            bytes_in_flight=of_block * self.facts["read"],
-            l2_bytes=of_block * moved,
-            memory_bytes=choices.ones() * elements * moved,
-            instructions=np.ceil(threads / WARP_SIZE) * of_thread * (requests + _INSTRUCTIONS),
-            shared_traffic=2 * tile_bytes,
-            operations=of_block,
-            peak_gflops=peak_gflops(self.machine, ["float32"]),
-            filling=threads / RESULTS_FILLED,
-        )
+    def time_us(self, rows: Rows) -> Column | None:
+        return self._time_us(rows)
+
+    def _time_us(self, rows: Rows) -> Column:
+        moved = prod(self.nests[-1].write.shape) * float(self.facts["bytes"])
+        us = self.machine.fork_us + moved / self.machine.memory_gbytes_per_sec / 1e3
+        return np.asarray(us * (super()._time_us(rows) / UNKNOWN_US) ** _ORDER)
 
 
 class Window(SketchModel):
@@ -58,44 +35,42 @@ class Window(SketchModel):
         nest, (_, depth) = self.largest_sum or self.nests[-1], self.results_and_depth()
         spatial = [axis.extent for axis in nest.axes if not axis.reduced]
         image = max(nest.reads, key=lambda read: len(read.axes))
-        lanes, threads, of_thread, blocks = (choices.ones() for _ in range(4))
-        patch, loads, block_patch, of_block = (choices.ones() for _ in range(4))
+        blocks = choices.ones() * np.prod(spatial[:-3])
+        threads, results, patch, loads, block_patch, of_block = (choices.ones() for _ in range(6))
         is_by_rows = bool(self.facts["by_rows"])
-        blocks *= np.prod(spatial[:-3])
         for place, name in enumerate(("first", "second", "last"), len(spatial) - 3):
             own = choices[f"{name} own"] * (choices["lanes"] if name == "last" else 1)
-            tile = own * choices[f"{name} threads"]
-            threads *= choices[f"{name} threads"]
-            of_thread *= own
-            of_block *= tile
-            blocks *= np.ceil(spatial[place] / tile)
-            step, length = 1, 1
+            tile, step, terms = own * choices[f"{name} threads"], 1, 1
             if self.facts["is_moving"][place]:
                 index = next(index for index in image.indices if place in dict(index))
                 step = dict(index)[place]
-                length = max(nest.axes[axis].extent for axis, _ in index if nest.axes[axis].reduced)
-            block_patch *= (tile - 1) * step + length
-            rows = (own - 1) * step + length
-            loads *= own * length if is_by_rows and length > 1 else rows
-            patch *= own if is_by_rows and length > 1 else rows
-            is_by_rows &= length == 1
+                terms = max(nest.axes[axis].extent for axis, _ in index if nest.axes[axis].reduced)
+            is_repeated = is_by_rows and terms > 1  # the first moving axis is read row by row
+            is_by_rows &= not is_repeated
+            read = (own - 1) * step + terms
+            blocks = blocks * np.ceil(spatial[place] / tile)
+            threads, results, of_block = threads * tile / own, results * own, of_block * tile
+            block_patch = block_patch * ((tile - 1) * step + terms)
+            loads = loads * (own * terms if is_repeated else read)
+            patch = patch * (own if is_repeated else read)
         lanes, size = choices["lanes"], image.element_bytes
         weights = depth * lanes * (len(nest.reads) > 1)
         run = lanes * choices["last threads"] * size  # bytes of neighbours that threads read
-        waste = np.maximum(1, SECTOR / run) + bool(self.facts["is_moving"][-1]) * SECTOR / run
-        requests = (loads + weights + of_thread) / lanes
+        waste = np.maximum(1, SECTOR / run)
+        in_cache = loads * (waste + bool(self.facts["is_moving"][-1]) * SECTOR / run)
+        accesses = (loads + weights + results) / lanes
         return KernelWork(
             blocks=blocks,
             threads=threads,
-            registers=OVERHEAD_REGISTERS + (patch + lanes) * size / _WORD_BYTES + 2 * of_thread,
+            registers=OVERHEAD_REGISTERS + (patch + lanes) * size / _WORD_BYTES + 2 * results,
             shared_bytes=choices.ones() * 0,
             steps=choices.ones(),
             bytes_in_flight=threads * patch * size,
             l2_bytes=(block_patch + of_block + weights * choices["last threads"]) * size * waste,
             memory_bytes=choices.ones() * self.memory_bytes(),
-            instructions=np.ceil(threads / WARP_SIZE) * (2 * requests + depth * of_thread),
-            shared_traffic=threads * (loads * waste + weights) * size,
+            instructions=np.ceil(threads / WARP_SIZE) * (2 * accesses + depth * results),
+            shared_traffic=threads * (in_cache + weights) * size,
             operations=2 * depth * of_block,
             peak_gflops=peak_gflops(self.machine, ["float32"]),
-            filling=threads * of_thread / RESULTS_FILLED,
+            filling=threads * results / RESULTS_FILLED,
         )

@@ -21,7 +21,7 @@ _EXHAUSTIVE: Final = 20_000  # combinations that are all tried
 _STARTS, _KEPT, _SWEEPS = 2_000, 24, 4
 _SEED: Final = 0
 _USUAL_THREADS: Final = 192
-_UNKNOWN_US: Final = 1e8  # times of a kind without a model only express an order
+UNKNOWN_US: Final = 1e8  # times of a kind without a model only express an order
 
 
 class GpuModel(ABC):
@@ -149,7 +149,7 @@ class UnknownKind(SketchModel):
             if "vector" in name or "lanes" in name:
                 vectors *= choices[name]
         distance = np.abs(np.log2(threads / _USUAL_THREADS))
-        return np.asarray(_UNKNOWN_US * (1 + distance + 1 / vectors))
+        return np.asarray(UNKNOWN_US * (1 + distance + 1 / vectors))
 
 
 class Choices:

@@ -16,6 +16,7 @@ from tvm.tirx import IndexMap, IntImm, IterVar, Var
 from mallorn.core.values.candidate import SKETCH_FACTS
 from mallorn.core.values.machine import element_bytes
 from mallorn.graphc.core.graph_rewriting import collect_nodes
+from mallorn.workers.tvm.loop_nests import row_major_offset
 from mallorn.workers.tvm.program_blocks import extent, variables
 
 REFUSED: Final = (ScheduleError, InternalError, LookupError, TypeError, ValueError)
@@ -48,13 +49,13 @@ def is_sum(schedule: Any, block: Any) -> bool:
     return any(axis.iter_type == IterVar.CommReduce for axis in axes)
 
 
-def inline_pointwise(schedule: Any, kept: Any = None) -> list[Any]:
+def inline_pointwise(schedule: Any, exception: Any = None) -> list[Any]:
     """Inline pointwise blocks into consumers, or into sums before them, except the block that
-    writes the tensor `kept`. Return what remains."""
+    writes the tensor `exception`. Return what remains."""
     remaining = [
         block
         for block in child_blocks(schedule)
-        if not is_sum(schedule, block) and not schedule.get(block).writes[0].source.same_as(kept)
+        if not is_sum(schedule, block) and not schedule.get(block).writes[0].source.same_as(exception)
     ]
     is_done = False
     while not is_done:
@@ -81,6 +82,21 @@ def extent_of(schedule: Any, block: Any, load: Any) -> int:
     """Return how many elements a load touches over the whole block."""
     names, axes = variables(*load.indices), schedule.get(block).iter_vars
     return prod(extent(axis) for axis in axes if hash(axis.var) in names)
+
+
+def steps_of(buffer: Any, indices: Any, axes: Sequence[Any], count: int) -> tuple[list[int | None], int]:
+    """Return the step in elements along each axis, None if steps differ, and a number that
+    divides the offsets at which runs along the last `count` axes begin."""
+    first = row_major_offset(buffer, indices, {})
+    steps, offsets = list[int | None](), [first]
+    for place, axis in enumerate(axes):
+        points = 1, 2, extent(axis) - 1
+        moved = [row_major_offset(buffer, indices, {hash(axis.var): point}) - first for point in points]
+        steps.append(moved[0] if moved == [moved[0] * point for point in points] else None)
+        offsets += moved if place < len(axes) - count else []
+    # Numbers in memory that select a row may be any.
+    looked_up = [place for place, index in enumerate(indices) if collect_nodes(index, TensorLoad)]
+    return steps, gcd(*offsets, *(prod(map(int, buffer.shape[place + 1 :])) for place in looked_up))
 
 
 def sample(schedule: Any, *values: int) -> Any:
