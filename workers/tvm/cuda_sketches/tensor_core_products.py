@@ -33,8 +33,7 @@ _SHARED: Final = "shared.dyn"
 _SIDE: Final = 16  # rows and columns of a fragment
 # Depth of a fragment, and types of sums, by type of operands.
 _DEPTHS: Final = {"float16": 16, "bfloat16": 16, "tfloat32": 8, "int8": 32}
-_SUMS: Final = dict.fromkeys(("bfloat16", "tfloat32"), ("float32",)) | {"int8": ("int32",)}
-_SUMS["float16"] = ("float16", "float32")
+_SUMS: Final = {"float16": "float16 float32", "bfloat16": "float32", "tfloat32": "float32", "int8": "int32"}
 _MOST_FRAGMENTS: Final = 8  # of a warp along each side, and of a step along the depth
 _BANKS_BYTES: Final = 128  # of shared memory that all banks serve at a time
 _ADDING_THREADS: Final = 128  # of a block of the kernel that adds partial sums
@@ -95,7 +94,7 @@ def _normalize(module: Any) -> NormalizedProduct | None:
         if product is None or len({operand.dtype for operand in product.operands}) > 1:
             return None
         dtype = product.operands[0].dtype
-        if product.sums not in _SUMS.get(dtype, ()):
+        if product.sums not in _SUMS.get(dtype, "").split():
             return None
         if product.extents[-1] % _DEPTHS[dtype] == 0:
             return product
@@ -167,10 +166,10 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
             schedule.annotate(copy, "permuted_layout", f"g2s_{'AB'[index]}")
         else:
             # `ldmatrix` reads 8 rows of 16 bytes; lanes that load elements, 4 rows of 32 bytes.
-            rows_at_once = 4 if dtype == "tfloat32" and not operand.is_depth_innermost else 8
+            is_by_element = dtype == "tfloat32" and not operand.is_depth_innermost
+            rows_at_once, period = (4, 4) if is_by_element else (8, 2)
             unit = _BANKS_BYTES // rows_at_once // int(element_bytes(operand.dtype))
-            factor = 4 * unit if rows_at_once == 4 else 2 * unit
-            schedule.storage_align(copy, 0, axis=-2, factor=factor, offset=unit)
+            schedule.storage_align(copy, 0, axis=-2, factor=period * unit, offset=unit)
 
     layouts = [
         _LAYOUTS[dtype, operand.is_depth_innermost, index] for index, operand in enumerate(product.operands)
