@@ -26,7 +26,7 @@ _RUN: Final = DEPTH // _UNIT  # such units in a row of a tile
 _INSTRUCTION_DEPTH: Final = 16
 _STAGE: Final = (ROWS + COLUMNS) * DEPTH  # numbers of a stage
 _SWIZZLE_128: Final = 3  # as TVM counts the swizzles of a descriptor
-_GROUP: Final = 8 * DEPTH * 2 >> 4  # 16 bytes between groups of 8 rows of a tile
+GROUP: Final = 8 * DEPTH * 2 >> 4  # 16 bytes between groups of 8 rows of a tile
 
 
 def product(rows: int, columns: int, depth: int) -> Any:
@@ -35,11 +35,6 @@ def product(rows: int, columns: int, depth: int) -> Any:
 
     def held(sums: Any) -> list[Any]:
         return [sums[index] for index in range(_HELD)]
-
-    def unit(number: Any, thread: Any) -> tuple[Any, Any, Any]:
-        """Return row, column and permuted column of the unit that a thread copies."""
-        row, column = (number * THREADS + thread) // _RUN, (number * THREADS + thread) % _RUN
-        return row, column * _UNIT, (column ^ (row % 8)) * _UNIT
 
     @T.prim_func(s_tir=True)
     def main(
@@ -64,7 +59,7 @@ def product(rows: int, columns: int, depth: int) -> Any:
                         T.cuda.wgmma.encode_matrix_descriptor(
                             T.address_of(operands[operand]),
                             T.address_of(tiles[operand * ROWS * DEPTH]),
-                            *(1, _GROUP, _SWIZZLE_128),
+                            *(1, GROUP, _SWIZZLE_128),
                         )
                     for step in range(steps + STAGES - 1):
                         if step >= STAGES - 1:
@@ -76,8 +71,10 @@ def product(rows: int, columns: int, depth: int) -> Any:
                                 T.ptx.wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16(
                                     *held(sums),
                                     *(
-                                        operands[0] + _address(step + 1, part),
-                                        operands[1] + _address(step + 1, part),
+                                        operands[0]
+                                        + T.Cast("uint64", descriptor_offset((step + 1) % STAGES, part)),
+                                        operands[1]
+                                        + T.Cast("uint64", descriptor_offset((step + 1) % STAGES, part)),
                                     ),
                                     *(True, 1, 1, 0, 0),
                                 )
@@ -85,7 +82,7 @@ def product(rows: int, columns: int, depth: int) -> Any:
                         # Copies into the stage that the products before the barrier have read.
                         if step < steps:
                             for number in T.unroll(ROWS * _RUN // THREADS):
-                                row, column, permuted = T.meta_var(unit(number, thread))
+                                row, column, permuted = T.meta_var(copied_unit(number, thread))
                                 T.ptx.cp.async_.cg.shared.global_(
                                     T.address_of(tiles[step % STAGES * _STAGE + row * DEPTH + permuted]),
                                     T.address_of(
@@ -94,7 +91,7 @@ def product(rows: int, columns: int, depth: int) -> Any:
                                     16,
                                 )
                             for number in T.unroll(COLUMNS * _RUN // THREADS):
-                                row, column, permuted = T.meta_var(unit(number, thread))
+                                row, column, permuted = T.meta_var(copied_unit(number, thread))
                                 T.ptx.cp.async_.cg.shared.global_(
                                     T.address_of(
                                         tiles[step % STAGES * _STAGE + (ROWS + row) * DEPTH + permuted]
@@ -119,9 +116,15 @@ def product(rows: int, columns: int, depth: int) -> Any:
     return tvm.IRModule({"main": main})
 
 
-def _address(step: Any, part: Any) -> Any:
-    """Return what a descriptor's address grows by, in units of 16 bytes."""
-    return T.Cast("uint64", step % STAGES * (_STAGE * 2 >> 4) + part * (_INSTRUCTION_DEPTH * 2 >> 4))
+def copied_unit(number: Any, thread: Any) -> tuple[Any, Any, Any]:
+    """Return row and column of the 16 bytes that a thread copies, and their column in the tile."""
+    row, column = (number * THREADS + thread) // _RUN, (number * THREADS + thread) % _RUN
+    return row, column * _UNIT, (column ^ (row % 8)) * _UNIT
+
+
+def descriptor_offset(stage: Any, part: Any) -> Any:
+    """Return how far a part of a stage's tiles is from the first tile, in units of 16 bytes."""
+    return stage * (_STAGE * 2 >> 4) + part * (_INSTRUCTION_DEPTH * 2 >> 4)
 
 
 def compile_product(size: int) -> CudaLibrary:
