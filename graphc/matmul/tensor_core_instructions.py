@@ -149,8 +149,8 @@ def _tf32_load(index: int, is_depth_innermost: bool) -> list[Any]:
         side, depth = lane // 4 + 8 * halves[0], lane % 4 + 4 * halves[1]
         return (side, depth) if is_depth_innermost else (depth, side)
 
-    rounded = partial(T.cuda.func_call, "mallorn_tf32", source_code=_ROUND, return_type="float32")
-    names = {"rows": rows, "columns": columns, "place": place, "element": element, "rounded": rounded}
+    round_number = partial(T.cuda.func_call, "mallorn_tf32", source_code=_ROUND, return_type="float32")
+    names = {"rows": rows, "columns": columns, "place": place, "element": element, "rounded": round_number}
     implementation = _LOAD % ", strides=[stride, unit]" + (_BY_MATRIX if is_depth_innermost else _BY_ELEMENT)
     return [from_source(text, {"T": T, **names}) for text in (_LOAD % "" + _COPY, implementation)]
 
