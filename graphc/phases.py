@@ -240,8 +240,7 @@ def _cpu_phases(*products: Phase) -> tuple[Phase, ...]:
 
 def _gpu_phases(dtype: str) -> tuple[Phase, ...]:
     """Return the phases of networks on GPUs whose products multiply numbers of type `dtype`."""
-    wide = "float32" if dtype == "tfloat32" else dtype
-    step = PassStep("decode_weights_in_products", (wide,))
+    step = PassStep("decode_weights_in_products", ("float32" if dtype == "tfloat32" else dtype,))
     few_bits = Phase(
         "weights of few bits", "Keeps weights of few bits, which products decode.", (step, *_CLEAN)
     )

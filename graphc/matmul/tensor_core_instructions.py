@@ -5,6 +5,7 @@ Importing the module registers them. `own_name` returns the name of an instructi
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import tvm
@@ -25,22 +26,16 @@ PREFIX: Final = "mallorn_mma_"
 FILL: Final = f"{PREFIX}fill_16x16_f32"
 _DYNAMIC: Final = "shared.dyn"
 _SHORT: Final = {"bfloat16": "bf16", "tfloat32": "tf32"}
-_SIDE, _DEPTH = 16, 8  # of a fragment of TF32
-_ROUND: Final = """
-__forceinline__ __device__ float mallorn_tf32(float value) {
-  unsigned bits;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
-  return __uint_as_float(bits);
+_ROUND: Final = """__forceinline__ __device__ float mallorn_tf32(float value) {
+  unsigned bits; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value)); return __uint_as_float(bits);
 }
 """
 #: The parts of a load and a product of fragments of TF32, as TVMScript. A lane holds 4 factors.
-_WARP: Final = 'T.match_buffer({0}_, (32, {1}), "float32", align=64, offset_factor={1}, scope="warp")'
+_WARP: Final = 'T.match_buffer({0}_, (32, {1}), offset_factor={1}, scope="warp")'
 _LOAD: Final = f"""@T.prim_func(s_tir=True)
 def load(warp_: T.handle, shared_: T.handle) -> None:
     stride, unit = T.int32(), T.int32()
-    shared = T.match_buffer(
-        shared_, (rows, columns), "float32", align=64, offset_factor=columns, scope="{_DYNAMIC}"%s
-    )
+    shared = T.match_buffer(shared_, (rows, columns), offset_factor=columns, scope="{_DYNAMIC}"%s)
     warp = {_WARP.format("warp", 4)}
     with T.sblock("root"):
         T.reads(shared[0:rows, 0:columns])
@@ -89,9 +84,7 @@ _MULTIPLY_AND_ADD: Final = """
                 right_lane, right_number = T.meta_var(right_place(column, depth))
                 T.reads(sums[x, y], left[lane, number], right[right_lane, right_number])
                 T.writes(sums[x, y])
-                sums[x, y] += round_to_tf32(left[lane, number]) * round_to_tf32(
-                    right[right_lane, right_number]
-                )
+                sums[x, y] += rounded(left[lane, number]) * rounded(right[right_lane, right_number])
 """
 _MMA: Final = """
         for lane in T.thread_binding(32, thread="threadIdx.x"):
@@ -160,7 +153,7 @@ def tf32_layout(index: int, is_depth_innermost: bool) -> tuple[int, int, Callabl
         halves = (side // 8, depth // 4) if index else (depth // 4, side // 8)
         return 4 * (side % 8) + depth % 4, 2 * halves[0] + halves[1]
 
-    return (_SIDE, _DEPTH, place) if is_depth_innermost else (_DEPTH, _SIDE, place)
+    return (16, 8, place) if is_depth_innermost else (8, 16, place)
 
 
 def _tf32_load(index: int, is_depth_innermost: bool) -> list[Any]:
@@ -175,10 +168,8 @@ def _tf32_load(index: int, is_depth_innermost: bool) -> list[Any]:
         side, depth = lane // 4 + 8 * halves[0], lane % 4 + 4 * halves[1]
         return (side, depth) if is_depth_innermost else (depth, side)
 
-    def rounded(value: Any) -> Any:
-        return T.cuda.func_call("mallorn_tf32", value, source_code=_ROUND, return_type="float32")
-
-    names = {"rows": rows, "columns": columns, "place": place, "element": element, "rounded": rounded}
+    round_number = partial(T.cuda.func_call, "mallorn_tf32", source_code=_ROUND, return_type="float32")
+    names = {"rows": rows, "columns": columns, "place": place, "element": element, "rounded": round_number}
     implementation = _LOAD % ", strides=[stride, unit]" + (_BY_MATRIX if is_depth_innermost else _BY_ELEMENT)
     return [from_source(text, {"T": T, **names}) for text in (_LOAD % "" + _COPY, implementation)]
 
@@ -188,13 +179,8 @@ for _is_row in (True, False):
         _suffix = "_trans" if _is_row == bool(_index) else ""
         _name = own_name(f"mma_ldmatrix_f16_{_operand}{_suffix}_dyn", "tfloat32")
         TensorIntrin.register(_name, *_tf32_load(_index, _is_row))
-_places = {
-    "T": T,
-    "round_to_tf32": round_to_tf32,
-    "sum_place": shared_16x16_to_ldmatrix_32x8_layout,
-    "left_place": tf32_layout(0, is_depth_innermost=True)[2],
-    "right_place": tf32_layout(1, is_depth_innermost=True)[2],
-}
-_product = [from_source(_PRODUCT + text, _places) for text in (_MULTIPLY_AND_ADD, _MMA)]
+_names = {"T": T, "rounded": round_to_tf32, "sum_place": shared_16x16_to_ldmatrix_32x8_layout}
+_names |= {f"{side}_place": tf32_layout(index, True)[2] for index, side in enumerate(("left", "right"))}
+_product = [from_source(_PRODUCT + text, _names) for text in (_MULTIPLY_AND_ADD, _MMA)]
 for _name in (f"mma_f16f16f32{a}{b}" for a in ("", "_trans_a") for b in ("", "_trans_b")):
     TensorIntrin.register(own_name(_name, "tfloat32"), *_product)

@@ -16,14 +16,14 @@ from mallorn.graphc.core.graph_pass import Leave, TensorFunctionPass
 from mallorn.graphc.core.graph_rewriting import collect_nodes
 
 WIDE = "float32"
-_EXPONENT, _HALF, _KEPT = 0x7F800000, 0x1000, 0xFFFFE000  # bits of a float32
+_EXPONENT, _HALF, _MASK = 0x7F800000, 0x1000, 0xFFFFE000  # bits of a float32
 
 
 def round_to_tf32(value: Any) -> Any:
     """Return the TF32 number next to a float32, the larger of two; infinity and NaN remain."""
     bits = reinterpret("uint32", value)
-    mask, half, kept = (const(number, "uint32") for number in (_EXPONENT, _HALF, _KEPT))
-    return Select((bits & mask) != mask, reinterpret(WIDE, (bits + half) & kept), value)
+    exponent, half, mask = (const(number, "uint32") for number in (_EXPONENT, _HALF, _MASK))
+    return Select((bits & exponent) != exponent, reinterpret(WIDE, (bits + half) & mask), value)
 
 
 def before_rounding(value: Any) -> Any:
@@ -35,11 +35,7 @@ def before_rounding(value: Any) -> Any:
 
 def rounds_factors(block: Any) -> bool:
     """Return whether a block sums products of factors that it rounds to TF32."""
-    value = block.body.value if isinstance(block.body, BufferStore) else None
-    product = value.b if isinstance(value, Add) else None
-    return isinstance(product, Mul) and all(
-        before_rounding(factor) is not factor for factor in (product.a, product.b)
-    )
+    return any(before_rounding(factor) is not factor for factor in _factors(block))
 
 
 class Tf32Products(TensorFunctionPass[None]):
@@ -55,33 +51,32 @@ class Tf32Products(TensorFunctionPass[None]):
             raise Leave("the function has no product of float32 matrices")
 
     def rewrite(self, function: Any, facts: None) -> Any:
-        return structural_map(function, (SBlock, _round_factors))
+        def round_factors(block: Any) -> Any:
+            if not _is_product(block):
+                return block
+            store, (left, right) = block.body, map(round_to_tf32, _factors(block))
+            return SBlock(
+                *(block.iter_vars, block.reads, block.writes, block.name_hint),
+                *(BufferStore(store.buffer, store.value.a + left * right, store.indices), block.init),
+                *(block.alloc_buffers, block.match_buffers, block.annotations),
+            )
+
+        return structural_map(function, (SBlock, round_factors))
 
 
-def _round_factors(block: Any) -> Any:
-    if not _is_product(block):
-        return block
-    store = block.body
-    product = store.value.b
-    total = store.value.a + round_to_tf32(product.a) * round_to_tf32(product.b)
-    return SBlock(
-        *(block.iter_vars, block.reads, block.writes, block.name_hint),
-        *(BufferStore(store.buffer, total, store.indices), block.init),
-        *(block.alloc_buffers, block.match_buffers, block.annotations),
-    )
+def _factors(block: Any) -> tuple[Any, ...]:
+    """Return the factors of the product that a block sums up; empty for other blocks."""
+    total = block.body.value if isinstance(block.body, BufferStore) else None
+    product = total.b if isinstance(total, Add) else None
+    return (product.a, product.b) if isinstance(product, Mul) else ()
 
 
 def _is_product(block: Any) -> bool:
     """Return whether a block sums products of two float32 matrices."""
-    value = block.body.value if isinstance(block.body, BufferStore) else None
-    if not (isinstance(value, Add) and isinstance(value.b, Mul)):
-        return False
-    factors = value.b.a, value.b.b
-    if not all(isinstance(each, TensorLoad) and str(each.ty.dtype) == WIDE for each in factors):
+    factors = _factors(block)
+    if not factors or not all(isinstance(load, TensorLoad) and load.ty.dtype == WIDE for load in factors):
         return False
     axes = [axis for axis in block.iter_vars if int(axis.dom.extent) > 1]
     spatial = {hash(axis.var) for axis in axes if axis.iter_type == IterVar.DataPar}
-    left, right = (
-        {hash(var) for index in each.indices for var in collect_nodes(index, Var)} for each in factors
-    )
+    left, right = ({hash(var) for var in collect_nodes(load, Var)} for load in factors)
     return len(axes) > len(spatial) and bool(spatial & left - right) and bool(spatial & right - left)

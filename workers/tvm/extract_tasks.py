@@ -39,7 +39,6 @@ def count_operations(mod: Any) -> float:
         empty_body = Evaluate(tvm.tirx.const(0))
         return SBlock(block.iter_vars, block.reads, block.writes, block.name_hint, empty_body)
 
-    # Rounding to TF32 is no work of the product.
     rules = [(Let, without_let), (SBlock, without_annotated), (Select, before_rounding)]
     functions = {var: tvm_ffi.structural_map(function, rules) for var, function in mod.functions.items()}
     return float(annotated + estimate_tir_flops(tvm.IRModule(functions, attrs=mod.attrs)))

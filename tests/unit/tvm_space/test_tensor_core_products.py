@@ -19,6 +19,8 @@ from mallorn.graphc.matmul.tensor_core_instructions import PREFIX
 from mallorn.searchers.decision_space import SketchRules
 from mallorn.searchers.space import Candidate, Sketch
 from mallorn.workers.tvm.cuda_kernel_resources import KernelFigures, compile_for_cuda
+from mallorn.workers.tvm.cuda_kernel_view import LoweredKernelWork
+from mallorn.workers.tvm.cuda_rules import lower_kernels
 from mallorn.workers.tvm.cuda_sketches.tensor_core_products import KIND, VARIANTS, schedules
 from mallorn.workers.tvm.parsed_program_cache import (
     instructions,
@@ -233,6 +235,15 @@ def test_nvcc_compiles_each_sketch_without_spills(name: str, arch: str) -> None:
         for candidate, _ in valid(name, sketch, 1):
             for kernel in figures(name, sketch, candidate.decisions, arch):
                 assert (kernel.spill_bytes, kernel.stack_bytes) == (0, 0)
+
+
+def test_models_take_the_rate_of_tf32_for_its_products() -> None:
+    for sketch in some_of("tf32"):
+        assert sketch.facts["operands"] == "tfloat32"
+    ((_, schedule),) = valid("tf32", some_of("tf32")[0], 1)
+    (kernel,) = lower_kernels(schedule.mod, parse_tvm_target(HERE)) or ()
+    work = LoweredKernelWork(kernel.body)
+    assert (work.tensor_type, work.tensor_flops * work.warps) == ("tfloat32", 2 * 64 * 64 * 96)
 
 
 def test_turing_has_no_such_sketch() -> None:

@@ -38,8 +38,11 @@ from mallorn.workers.tvm.normalized_product import NormalizedProduct, normalize
 KIND: Final = "tensor core product"
 # Depth of a fragment, and types of sums, by type of operands.
 _DEPTHS: Final = {"float16": 16, "bfloat16": 16, "tfloat32": 8, "int8": 32}
-_SUMS: Final = dict.fromkeys(("bfloat16", "tfloat32"), ("float32",)) | {"int8": ("int32",)}
-_SUMS["float16"] = ("float16", "float32")
+_SUMS: Final[dict[str, tuple[str, ...]]] = {
+    "float16": ("float16", "float32"),
+    **dict.fromkeys(("bfloat16", "tfloat32"), ("float32",)),
+    "int8": ("int32",),
+}
 #: Fragments by type, whether the sum runs along their rows, and the operand's index. `ldmatrix`
 #: does not transpose bytes, so bytes must follow each other along the sum.
 _LAYOUTS: Final[dict[tuple[str, bool, int], Fragment]] = {
