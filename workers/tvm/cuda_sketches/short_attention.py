@@ -53,12 +53,12 @@ def schedules(module: Any, target: Any) -> Iterator[Any]:
         return
     for stages in _STAGES:
         with suppress(*REFUSED, AssertionError):
-            if (schedule := _apply(module, stages)) is None:
+            if (schedule := schedule_attention(module, stages)) is None:
                 return
             yield schedule
 
 
-def _apply(module: Any, stages: int) -> Any | None:
+def schedule_attention(module: Any, stages: int) -> Any | None:
     """Return the schedule; None for other programs."""
     schedule = open_schedule(module)
     blocks = child_blocks(schedule)
@@ -97,13 +97,13 @@ def _apply(module: Any, stages: int) -> Any | None:
     block = schedule.fuse(batch, grid)
     bind(schedule, [block, *pairs[0]], "blockIdx.x", "threadIdx.y", "threadIdx.z")
     result = schedule.cache_write(sums, 0, SHARED)
-    stored = schedule.cache_write(sums, 0, "warp")
-    for copy in (stored, result):
+    store = schedule.cache_write(sums, 0, "warp")
+    for copy in (store, result):
         schedule.reverse_compute_at(copy, pairs[0][1], preserve_unit_loops=True)
     schedule.compute_at(values, steps, preserve_unit_loops=True)
     copy_by_warps(schedule, values, warps, vector)
     schedule.compute_at(weights, block, preserve_unit_loops=True)
-    _multiply(schedule, sums, stored, steps, fragments, is_depth_innermost=False)
+    _multiply(schedule, sums, store, steps, fragments, is_depth_innermost=False)
     pipeline(schedule, steps, 1, stages)
     auto_inline_consumer_chain(schedule, result)
     elements = schedule.fuse(*schedule.get_loops(result)[-2:])
@@ -126,19 +126,17 @@ def _apply(module: Any, stages: int) -> Any | None:
     schedule.compute_at(scores, block, preserve_unit_loops=True)
     scores, rows, columns, depth = _fragment_loops(schedule, scores)
     steps, fragments = schedule.split(depth, sample_factors(schedule, depth, [], [4]))
-    of_rows, of_columns = (
-        schedule.split(loop, [count, None]) for loop, count in zip((rows, columns), warps, strict=True)
-    )
+    of_rows, of_columns = schedule.split(rows, [warps[0], None]), schedule.split(columns, [warps[1], None])
     pairs = list(zip(of_rows, of_columns, strict=True))
     schedule.reorder(*pairs[0], steps, fragments, *pairs[1])
     bind(schedule, pairs[0], "threadIdx.y", "threadIdx.z")
     schedule.set_scope(scores, 0, SHARED)
-    stored = schedule.cache_write(scores, 0, "warp")
-    schedule.reverse_compute_at(stored, pairs[0][1], preserve_unit_loops=True)
+    store = schedule.cache_write(scores, 0, "warp")
+    schedule.reverse_compute_at(store, pairs[0][1], preserve_unit_loops=True)
     for copy in (queries, keys):
         schedule.compute_at(copy, steps, preserve_unit_loops=True)
         copy_by_warps(schedule, copy, warps, vector)
-    _multiply(schedule, scores, stored, steps, fragments, is_depth_innermost=True)
+    _multiply(schedule, scores, store, steps, fragments, is_depth_innermost=True)
     pipeline(schedule, steps, 2, stages)
     return describe(
         schedule,
@@ -157,15 +155,14 @@ def _apply(module: Any, stages: int) -> Any | None:
 
 def _fragment_loops(schedule: Any, block: Any) -> tuple[Any, Any, Any, Any]:
     """Tile a product by fragments. Return its block, and the loops over rows, columns and depth."""
-    *_, rows, columns, depth = schedule.get_loops(block)
-    pairs = [schedule.split(loop, [None, SIDE]) for loop in (rows, columns, depth)]
-    schedule.reorder(*(outer for outer, _ in pairs), *(inner for _, inner in pairs))
-    fragment = schedule.blockize(pairs[0][1])
-    return fragment, *(outer for outer, _ in pairs)
+    pairs = [schedule.split(loop, [None, SIDE]) for loop in schedule.get_loops(block)[-3:]]
+    outer, inner = zip(*pairs, strict=True)
+    schedule.reorder(*outer, *inner)
+    return schedule.blockize(inner[0]), *outer
 
 
 def _multiply(
-    schedule: Any, product: Any, stored: Any, steps: Any, fragments: Any, *, is_depth_innermost: bool
+    schedule: Any, product: Any, store: Any, steps: Any, fragments: Any, *, is_depth_innermost: bool
 ) -> None:
     """Multiply by `mma`; the sum runs along rows of the right operand if `is_depth_innermost`."""
     dtype = str(schedule.get(product).reads[0].source.dtype)
@@ -174,4 +171,4 @@ def _multiply(
     for index in range(2):
         step = instructions[f"load_{'ab'[index]}"]
         load_fragments(schedule, product, index, fragments, HALVES, step)
-    multiply_fragments(schedule, product, stored, steps, instructions, _SUMS)
+    multiply_fragments(schedule, product, store, steps, instructions, _SUMS)
