@@ -106,7 +106,7 @@ class FuseShortAttention(Pass[tuple[ShortAttention, list[Any]]]):
             pairs = zip([*stack, *"ij"][-mask.ty.ndim :], sizes_of(mask), strict=True)
             mask_axes = ["1" if size == 1 else axis for axis, size in pairs]
         sizes = dict(zip([*stack, *"ijd"], [*stack_sizes, queries, keys, width], strict=True))
-        facts = ShortAttention(sizes, *axes, mask_axes, result, scale, str(call.ty.dtype))
+        facts = ShortAttention(sizes, axes[0], axes[1], axes[2], mask_axes, result, scale, str(call.ty.dtype))
         return facts, [factor.value for factor in factors] + ([] if mask is None else [mask])
 
     def rewrite(self, call: Any, facts: tuple[ShortAttention, list[Any]], g: Graph) -> Any:

@@ -50,36 +50,31 @@ def pad_rows(schedule: Any, block: Any, dtype: str) -> None:
     schedule.storage_align(block, 0, axis=-2, factor=2 * unit, offset=unit)
 
 
-def load_fragments(
+def multiply_fragments(
     schedule: Any,
     product: Any,
-    index: int,
-    loop: Any,
-    fragment: Fragment,
-    instruction: str,
+    sums: Any,
+    loops: tuple[Any, Any],
+    fragments: Sequence[Fragment],
+    instructions: Mapping[str, str],
     permutation: str = "",
 ) -> None:
-    """Load the fragments that a product reads in an iteration of a loop from shared memory."""
-    rows, columns, layout = fragment
-    load = schedule.cache_read(product, index, "warp")
-    schedule.compute_at(load, loop, preserve_unit_loops=True)
-    outer = _split_into_fragments(schedule, load, rows, columns)
-    schedule.transform_layout(load, ("write", 0), _in_fragments(rows, columns, layout))
-    load = schedule.blockize(outer)
-    if permutation:
-        schedule.annotate(load, "permuted_layout", permutation)
-    schedule.tensorize(load, instruction)
-
-
-def multiply_fragments(
-    schedule: Any, product: Any, sums: Any, steps: Any, instructions: Mapping[str, str], dtype: str
-) -> None:
-    """Multiply by `mma`, from zeros before the loop of steps. `sums` is the block that stores
-    the sums, of type `dtype`, in shared memory."""
+    """Multiply by `mma`. `loops` are those over steps, before which sums are cleared, and over
+    fragments of the depth, which are loaded from shared memory. `sums` stores the sums there."""
+    for side, (rows, columns, layout) in zip("ab", fragments, strict=True):
+        load = schedule.cache_read(product, "ab".index(side), "warp")
+        schedule.compute_at(load, loops[1], preserve_unit_loops=True)
+        outer = _split_into_fragments(schedule, load, rows, columns)
+        schedule.transform_layout(load, ("write", 0), _in_fragments(rows, columns, layout))
+        load = schedule.blockize(outer)
+        if permutation:
+            schedule.annotate(load, "permuted_layout", f"{permutation}_{side.upper()}")
+        schedule.tensorize(load, instructions[f"load_{side}"])
     schedule.transform_layout(product, ("write", 0), _in_fragments(*HALVES))
-    zeros = schedule.decompose_reduction(product, steps)
+    zeros = schedule.decompose_reduction(product, loops[0])
     schedule.tensorize(schedule.get_loops(schedule.get_child_blocks(zeros)[0])[-2], instructions["init"])
     schedule.tensorize(product, instructions["compute"])
+    dtype = str(schedule.get(sums).writes[0].source.dtype)
     store = schedule.blockize(_split_into_fragments(schedule, sums, SIDE, SIDE))
     banks = _BANKS_BYTES // int(element_bytes(dtype))
     schedule.storage_align(store, 0, axis=-2, factor=banks, offset=banks // 4)

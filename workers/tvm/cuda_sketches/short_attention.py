@@ -33,7 +33,6 @@ from mallorn.workers.tvm.cuda_sketches.fragments import (
     SHARED,
     SIDE,
     copy_by_warps,
-    load_fragments,
     multiply_fragments,
     pad_rows,
     pipeline,
@@ -42,7 +41,6 @@ from mallorn.workers.tvm.cuda_sketches.fragments import (
 
 KIND: Final = "short attention"
 _STAGES: Final = (2, 3)
-_SUMS: Final = "float32"
 #: Which blocks of the program reduce: scores, the maximum, the total, and the second product.
 _REDUCING: Final = [False, False, True, False, True, False, True, False, False, True, False]
 
@@ -103,7 +101,8 @@ def schedule_attention(module: Any, stages: int) -> Any | None:
     schedule.compute_at(values, steps, preserve_unit_loops=True)
     copy_by_warps(schedule, values, warps, vector)
     schedule.compute_at(weights, block, preserve_unit_loops=True)
-    _multiply(schedule, sums, store, steps, fragments, is_depth_innermost=False)
+    instructions = _instructions(dtype, is_depth_innermost=False)
+    multiply_fragments(schedule, sums, store, (steps, fragments), (HALVES, HALVES), instructions)
     pipeline(schedule, steps, 1, stages)
     auto_inline_consumer_chain(schedule, result)
     elements = schedule.fuse(*schedule.get_loops(result)[-2:])
@@ -136,7 +135,8 @@ def schedule_attention(module: Any, stages: int) -> Any | None:
     for copy in (queries, keys):
         schedule.compute_at(copy, steps, preserve_unit_loops=True)
         copy_by_warps(schedule, copy, warps, vector)
-    _multiply(schedule, scores, store, steps, fragments, is_depth_innermost=True)
+    instructions = _instructions(dtype, is_depth_innermost=True)
+    multiply_fragments(schedule, scores, store, (steps, fragments), (HALVES, HALVES), instructions)
     pipeline(schedule, steps, 2, stages)
     return describe(
         schedule,
@@ -161,14 +161,7 @@ def _fragment_loops(schedule: Any, block: Any) -> tuple[Any, Any, Any, Any]:
     return schedule.blockize(inner[0]), *outer
 
 
-def _multiply(
-    schedule: Any, product: Any, store: Any, steps: Any, fragments: Any, *, is_depth_innermost: bool
-) -> None:
-    """Multiply by `mma`; the sum runs along rows of the right operand if `is_depth_innermost`."""
-    dtype = str(schedule.get(product).reads[0].source.dtype)
-    names = get_mma_intrin_group(SHARED, SHARED, "float16", _SUMS, trans_a=False, trans_b=is_depth_innermost)
-    instructions = {step: own_name(name, dtype) for step, name in names.items()} | {"init": FILL}
-    for index in range(2):
-        step = instructions[f"load_{'ab'[index]}"]
-        load_fragments(schedule, product, index, fragments, HALVES, step)
-    multiply_fragments(schedule, product, store, steps, instructions, _SUMS)
+def _instructions(dtype: str, *, is_depth_innermost: bool) -> dict[str, str]:
+    """Return the names of instructions; the sum runs along rows of the right operand or not."""
+    names = get_mma_intrin_group(SHARED, SHARED, "float16", "float32", False, is_depth_innermost)
+    return {step: own_name(name, dtype) for step, name in names.items()} | {"init": FILL}
