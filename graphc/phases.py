@@ -217,11 +217,6 @@ GPU_ATTENTION = Phase(
     "Fuses transposes into products of computed factors, which tensor cores read in any order.",
     (PassStep("fuse_transposes_into_batched_matmul", (0, True)), *_CLEAN),
 )
-GPU_SHORT_ATTENTION = Phase(
-    GPU_ATTENTION.name,
-    "Computes attention over few keys in one kernel, and reads factors of products in any order.",
-    (*_own_pass_steps("fuse_short_attention"), *GPU_ATTENTION.steps),
-)
 GPU_LOWER = Phase(
     LOWER.name,
     LOWER.purpose,
@@ -250,10 +245,14 @@ def _gpu_phases(dtype: str) -> tuple[Phase, ...]:
         return few_bits, FOLD, GPU_LAYOUT, MOVES, GPU_ATTENTION, GPU_LOWER, TF32_PRODUCTS
     products = Phase(
         "16-bit products",
-        "Rounds the factors of products to 16 bits; stores what products read in 16 bits.",
-        (PassStep("half_products", (dtype,)), PassStep("round_before_moves"), *_CLEAN),
+        "Rounds the factors of products to 16 bits; computes attention over few keys in one kernel.",
+        (
+            PassStep("half_products", (dtype,)),
+            *_own_pass_steps("round_before_moves", "fuse_short_attention"),
+            *_CLEAN,
+        ),
     )
-    return few_bits, FOLD, GPU_LAYOUT, MOVES, products, GPU_SHORT_ATTENTION, GPU_LOWER
+    return few_bits, FOLD, GPU_LAYOUT, MOVES, products, GPU_ATTENTION, GPU_LOWER
 
 
 # By recipe name: the phases before schedules are applied. In float32, CUDA's

@@ -17,15 +17,12 @@ from mallorn.graphc.core.graph_rewriting import OPAQUE, OPERATOR, permutation, s
 from mallorn.graphc.matmul.fuse_transposes_into_batched_matmul import factor_of
 
 PRODUCT, TRANSPOSE, CAST = "relax.matmul", "relax.permute_dims", "relax.astype"
-_SOFTMAX: Final = "relax.nn.softmax"
-_SCALES: Final = ("relax.multiply", "relax.divide")
-_HALVES: Final = ("float16", "bfloat16")
+_SOFTMAX, _MULTIPLY, _DIVIDE, _ADD = "relax.nn.softmax", "relax.multiply", "relax.divide", "relax.add"
 _SUMS: Final = "float32"
 _SIDE: Final = 16  # of a fragment of tensor cores
 _WARP: Final = 32  # keys are padded to a multiple, because a warp computes their weights
 _WIDEST: Final = 128  # head
-_UNLIKE: Final = "the softmax is not of a product of queries and keys, scaled, then masked"
-_OLDEST: Final = 80  # compute capability
+_OLDEST: Final = 80  # compute capability with m16n8k16 products
 
 
 @dataclass(frozen=True)
@@ -56,92 +53,65 @@ class FuseShortAttention(Pass[tuple[ShortAttention, list[Any]]]):
         super().__init__()
 
     def check(self, call: Any, g: Graph) -> tuple[ShortAttention, list[Any]]:
-        product, order = _only_producer(call, g), None
-        if product is not None and operator_name(product) == TRANSPOSE:
-            order, product = permutation(product), _only_producer(product, g)
-        if product is None or operator_name(product) != PRODUCT:
+        chain = g.chain(call.args[0], (TRANSPOSE,))
+        product = chain.source
+        if product is None or operator_name(product) != PRODUCT or len(chain.calls) > 1:
             raise Leave
-        chain = g.chain(product.args[0], (CAST, _SOFTMAX, "relax.add", *_SCALES))
-        names = [operator_name(each) for each in chain.calls]
+        softmax_chain = g.chain(product.args[0], (CAST, _SOFTMAX, _ADD, _MULTIPLY, _DIVIDE))
+        names, scores = list(map(operator_name, softmax_chain.calls)), softmax_chain.source
         if names[-2:] != [_SOFTMAX, CAST]:
-            raise Leave  # not attention
-        scores, (*terms, softmax, _) = chain.source, chain.calls
-        if scores is None or operator_name(scores) != PRODUCT:
-            raise Leave(_UNLIKE)
-        if int(softmax.attrs.axis) not in (-1, softmax.ty.ndim - 1):
-            raise Leave("the softmax is not over the last axis")
-        scale, mask = _scale_and_mask(terms, g)
-        stack = [f"a{axis}" for axis in range(scores.ty.ndim - 2)]
+            raise Leave
+        *terms, softmax, _ = softmax_chain.calls
+        is_last = int(softmax.attrs.axis) in (-1, softmax.ty.ndim - 1)
+        if scores is None or operator_name(scores) != PRODUCT or not is_last:
+            raise Leave("the softmax is not over the keys of a product, scaled and masked")
+        scale, mask = 1.0, None
+        for term, name in zip(terms, names, strict=False):
+            number = g.array(term.args[1]) if g.is_constant(term.args[1]) else None
+            if name == _ADD and mask is None and term.args[1].ty.dtype == _SUMS:
+                mask = term.args[1]
+            elif mask is None and name != CAST and number is not None and number.size == 1:
+                scale *= float(number.item()) if name == _MULTIPLY else 1 / float(number.item())
+            else:
+                raise Leave("the scores are not scaled by a number, then masked")
         tensors = [*scores.args, product.args[1]]
-        if not all(isinstance(tensor, relax.Var) for tensor in tensors):
-            raise Leave("a factor is constant")
-        types = {str(tensor.ty.dtype) for tensor in tensors}
-        if len(types | {str(call.ty.dtype)}) > 1 or not types <= {*_HALVES}:
-            raise Leave("the factors do not have 16 bits")
-        if len({sizes_of(tensor)[:-2] for tensor in tensors}) > 1 or not stack:
-            raise Leave("queries, keys and values are not stacks of equally many heads")
-        *heads, queries, width = sizes_of(tensors[0])
+        *stack_sizes, queries, width = sizes_of(tensors[0])
         keys, value_width = sizes_of(tensors[2])[-2:]
-        if width != value_width or width % _SIDE or width > _WIDEST:
-            raise Leave(f"heads are not up to {_WIDEST} and a multiple of {_SIDE} wide")
-        if (reason := _obstacle(keys)) is not None:
-            raise Leave(reason)
+        if (
+            not all(isinstance(tensor, relax.Var) for tensor in tensors)
+            or {str(value.ty.dtype) for value in (*tensors, call)} not in ({"float16"}, {"bfloat16"})
+            or len({sizes_of(tensor)[:-2] for tensor in tensors}) > 1
+            or not (width == value_width <= _WIDEST and width % _SIDE == 0)
+        ):
+            raise Leave(f"queries, keys and values are no 16-bit heads of n * {_SIDE} <= {_WIDEST} numbers")
+        attributes = tvm.target.Target.current().attrs
+        if int("".join(filter(str.isdigit, str(attributes["arch"])))) < _OLDEST:
+            raise Leave("the GPU has no m16n8k16 products")
+        # A tile of 16 queries has float32 scores and 16-bit weights, between rows of padding.
+        row_bytes = (-(-keys // _WARP) + 1) * _WARP * (4 + 2)
+        if _SIDE * row_bytes > int(attributes["max_shared_memory_per_block"]):
+            raise Leave("scores of so many keys do not fit into shared memory")
+        stack = [f"a{axis}" for axis in range(len(stack_sizes))]
         factors = [factor_of(tensor, g, True) for tensor in tensors]
         axes = [
-            [axis for _, axis in sorted(zip(factor.axes, [*stack, *names], strict=True))]
-            for factor, names in zip(factors, ("id", "dj", "jd"), strict=True)
+            [axis for _, axis in sorted(zip(factor.axes, [*stack, *last_axes], strict=True))]
+            for factor, last_axes in zip(factors, ("id", "dj", "jd"), strict=True)
         ]
-        result = [[*stack, *"id"][axis] for axis in order or range(len(stack) + 2)]
-        if any(each[-1] != "d" for each in (*axes, result)):
+        order = permutation(chain.calls[0]) if chain.calls else range(len(stack) + 2)
+        result = [[*stack, *"id"][axis] for axis in order]
+        if any(names[-1] != "d" for names in (*axes, result)):
             raise Leave("the numbers of a head do not lie together")
-        of_mask = None
+        mask_axes = None
         if mask is not None:
-            pairs = list(zip(reversed([*stack, *"ij"]), reversed(sizes_of(mask)), strict=False))
-            of_mask = ["1" if size == 1 else axis for axis, size in reversed(pairs)]
-        sizes = dict(zip([*stack, *"ijd"], [*heads, queries, keys, width], strict=True))
-        facts = ShortAttention(sizes, *axes, of_mask, result, scale, str(call.ty.dtype))
+            pairs = zip([*stack, *"ij"][-mask.ty.ndim :], sizes_of(mask), strict=True)
+            mask_axes = ["1" if size == 1 else axis for axis, size in pairs]
+        sizes = dict(zip([*stack, *"ijd"], [*stack_sizes, queries, keys, width], strict=True))
+        facts = ShortAttention(sizes, axes[0], axes[1], axes[2], mask_axes, result, scale, str(call.ty.dtype))
         return facts, [factor.value for factor in factors] + ([] if mask is None else [mask])
 
     def rewrite(self, call: Any, facts: tuple[ShortAttention, list[Any]], g: Graph) -> Any:
         attention, arguments = facts
         return g.call_function("short_attention", short_attention_function(attention), arguments, call.ty)
-
-
-def _only_producer(call: Any, g: Graph) -> Any | None:
-    """Return the call whose result only this call reads."""
-    return g.producer(call.args[0]) if g.has_one_reader(call.args[0]) else None
-
-
-def _scale_and_mask(terms: Sequence[Any], g: Graph) -> tuple[float, Any | None]:
-    """Return the factor of scores, and what is added to them then."""
-    scale, mask = 1.0, None
-    for call in terms:
-        other = call.args[1]
-        if mask is not None or other.ty.dtype != _SUMS:
-            raise Leave(_UNLIKE)
-        if operator_name(call) == "relax.add":
-            mask = other
-        elif g.is_constant(other) and g.array(other).size == 1:
-            factor = float(g.array(other).item())
-            scale *= factor if operator_name(call) == _SCALES[0] else 1 / factor
-        else:
-            raise Leave(_UNLIKE)
-    return scale, mask
-
-
-def _obstacle(keys: int) -> str | None:
-    """Return why this target cannot keep scores of so many keys in shared memory; None if it can.
-
-    All kernels may have `max_shared_memory_per_block`; a tile has 16 queries' scores and weights.
-    """
-    attributes = tvm.target.Target.current().attrs
-    digits = "".join(filter(str.isdigit, str(attributes.get("arch", ""))))
-    if not digits or int(digits) < _OLDEST:
-        return "the tensor cores have no instruction for fragments of 16 by 16 numbers"
-    padded = -(-keys // _WARP) * _WARP + _WARP
-    if _SIDE * padded * (4 + 2) > int(attributes["max_shared_memory_per_block"]):
-        return "scores of so many keys do not fit into shared memory"
-    return None
 
 
 def short_attention_function(facts: ShortAttention) -> Any:
@@ -158,31 +128,29 @@ def short_attention_function(facts: ShortAttention) -> Any:
     def tensor(axes: Sequence[str], dtype: str, name: str) -> Any:
         return te.placeholder([sizes.get(axis, 1) for axis in axes], dtype, name)
 
-    def element(source: Any, axes: Sequence[str], batch_index: Any, **indices: Any) -> Any:
+    def element(source: Any, axes: Sequence[str], head: Any, **indices: Any) -> Any:
         for axis in reversed(stack):
-            indices[axis] = batch_index % sizes[axis] if axis != stack[0] else batch_index
-            batch_index = batch_index // sizes[axis]
+            indices[axis] = head % sizes[axis] if axis != stack[0] else head
+            head = head // sizes[axis]
         return source(*(indices.get(axis, 0) for axis in axes))
 
     def copy(name: str, axes: Sequence[str], axis: str, extent: int) -> tuple[Any, Any]:
         source, zero = tensor(axes, facts.dtype, name[0]), tirx.const(0, facts.dtype)
 
         def value(b: Any, r: Any, c: Any) -> Any:
-            stored = element(source, axes, b, **{axis: r, "d": c})
-            return stored if extent == sizes[axis] else tirx.if_then_else(r < sizes[axis], stored, zero)
+            number = element(source, axes, b, **{axis: r, "d": c})
+            return number if extent == sizes[axis] else tirx.if_then_else(r < sizes[axis], number, zero)
 
         return source, te.compute((batch, extent, width), value, name)
+
+    def product(left: Any, right: Any, axis: Any) -> Any:
+        return te.sum(left.astype(_SUMS) * right.astype(_SUMS), axis)
 
     q, queries = copy("queries", facts.queries, "i", rows)
     k, all_keys = copy("keys", facts.keys, "j", keys)
     v, values = copy("values", facts.values, "j", keys)
     mask = None if facts.mask is None else tensor(facts.mask, _SUMS, "mask")
-    of_width, *of_keys = (te.reduce_axis((0, extent)) for extent in (width, keys, keys, keys))
-
-    def score(b: Any, i: Any, j: Any) -> Any:
-        return te.sum(
-            queries[b, i, of_width].astype(_SUMS) * all_keys[b, j, of_width].astype(_SUMS), of_width
-        )
+    d, m, n, j = (te.reduce_axis((0, extent)) for extent in (width, keys, keys, keys))
 
     def logit(b: Any, i: Any, j: Any) -> Any:
         value = scores[b, i, j] * tirx.const(facts.scale, _SUMS)
@@ -191,30 +159,29 @@ def short_attention_function(facts: ShortAttention) -> Any:
         is_key = j < sizes["j"]
         return value if keys == sizes["j"] else tirx.if_then_else(is_key, value, tirx.min_value(_SUMS))
 
-    def power(b: Any, i: Any, j: Any) -> Any:
-        return tirx.exp(logits[b, i, j] - top[b, i])
-
     def weight(b: Any, i: Any, j: Any) -> Any:
         return (powers[b, i, j] * (tirx.const(1, _SUMS) / total[b, i])).astype(facts.dtype)
 
-    def weighted(b: Any, i: Any, c: Any) -> Any:
-        j = of_keys[2]
-        return te.sum(weights[b, i, j].astype(_SUMS) * values[b, j, c].astype(_SUMS), j)
-
     def result(*indices: Any) -> Any:
-        at, place = dict(zip(facts.result, indices, strict=True)), 0
+        places = dict(zip(facts.result, indices, strict=True))
+        head: Any = 0
         for axis in stack:
-            place = place * sizes[axis] + at[axis]
-        return sums[place, at["i"], at["d"]].astype(facts.dtype)
+            head = head * sizes[axis] + places[axis]
+        return sums[head, places["i"], places["d"]].astype(facts.dtype)
 
     table = batch, rows, keys
-    scores = te.compute(table, score, "scores")
+    scores = te.compute(table, lambda b, i, j: product(queries[b, i, d], all_keys[b, j, d], d), "scores")
     logits = te.compute(table, logit, "logits")
-    top = te.compute(table[:2], lambda b, i: te.max(logits[b, i, of_keys[0]], of_keys[0]), "top")
-    powers = te.compute(table, power, "powers")
-    total = te.compute(table[:2], lambda b, i: te.sum(powers[b, i, of_keys[1]], of_keys[1]), "total")
+    top = te.compute(table[:2], lambda b, i: te.max(logits[b, i, m], m), "top")
+    powers = te.compute(table, lambda b, i, j: tirx.exp(logits[b, i, j] - top[b, i]), "powers")
+    total = te.compute(table[:2], lambda b, i: te.sum(powers[b, i, n], n), "total")
     weights = te.compute(table, weight, "weights")
-    sums = te.compute((batch, rows, width), weighted, "sums", attrs={OPERATOR: "attention"})
+    sums = te.compute(
+        (batch, rows, width),
+        lambda b, i, c: product(weights[b, i, j], values[b, j, c], j),
+        "sums",
+        attrs={OPERATOR: "attention"},
+    )
     y = te.compute([sizes[axis] for axis in facts.result], result, "y")
     arguments = [q, k, v, *([] if mask is None else [mask]), y]
     function = te.create_prim_func(arguments, index_dtype_override="int64")

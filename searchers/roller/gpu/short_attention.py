@@ -21,7 +21,6 @@ _LDMATRIX_BYTES: Final = 512  # that a warp loads at a time
 _COPY_INSTRUCTIONS: Final = 4  # of a lane per copy, with its addresses and predicate
 _SOFTMAX_INSTRUCTIONS: Final = 24  # per score: mask, exponential and weight
 _FOLD_US: Final = 0.2  # of both reductions of rows that a warp computes at a time
-_SCORE_BYTES: Final = 4
 
 
 class ShortAttentionKernel(SketchModel):
@@ -33,40 +32,35 @@ class ShortAttentionKernel(SketchModel):
         points = prod(self.largest_sum.extents) if self.largest_sum else 0
         heads = max(1.0, float(round(points / (rows * keys * width))))
         across = choices["width warps"]  # warps that share rows
-        warps = choices["rows warps"] * across
-        own_rows = choices["rows fragments"]
+        warps, own_rows = choices["rows warps"] * across, choices["rows fragments"]
         block_rows = choices["rows warps"] * own_rows * _SIDE
-        steps = choices["depth fragments"] * _SIDE, choices["keys fragments"] * _SIDE
+        depth_step, keys_step = (choices[f"{axis} fragments"] * _SIDE for axis in ("depth", "keys"))
         pad = VECTOR_BYTES / operand  # of each row in shared memory
-
-        first_tiles = stages * (block_rows + keys) * (steps[0] + pad) * operand
-        values = stages * steps[1] * (width + pad) * operand
-        scores, weights = (block_rows * (keys + pad) * size for size in (_SCORE_BYTES, operand))
-        copied = (block_rows + 2 * keys) * width * operand
-        fragment_bytes = _SIDE * _SIDE * operand
+        tile_bytes = (block_rows + keys) * (depth_step + pad) * operand
+        value_bytes = keys_step * (width + pad) * operand
+        score_bytes, weight_bytes = (block_rows * (keys + pad) * size for size in (4, operand))
+        copy_bytes = (block_rows + 2 * keys) * width * operand
+        # Fragments that a warp loads for each of its fragments of the depth of both products.
         loads = (own_rows + keys / _SIDE / across) * width + (own_rows + width / _SIDE / across) * keys
-        loaded = warps * loads / _SIDE * fragment_bytes
-        products = 2 * block_rows * keys * width / (_SIDE * _SIDE * _SIDE / 2)
+        load_bytes = warps * loads * _SIDE * operand
         groups = block_rows / warps / choices["rows at a time"]
         sums = np.maximum(keys, width) / _SIDE / across * own_rows  # fragments of a warp
-        instructions = products + loaded / _LDMATRIX_BYTES
-        instructions += _COPY_INSTRUCTIONS * copied / VECTOR_BYTES / WARP_SIZE
-        instructions += _SOFTMAX_INSTRUCTIONS * block_rows * keys / WARP_SIZE
+        instructions = 4 * block_rows * keys * width / _SIDE**3 + load_bytes / _LDMATRIX_BYTES
+        instructions += _COPY_INSTRUCTIONS * copy_bytes / VECTOR_BYTES / WARP_SIZE
         return KernelWork(
             blocks=choices["rows grid"] * heads,
             threads=warps * WARP_SIZE,
-            registers=OVERHEAD_REGISTERS + (sums * _SCORE_BYTES + 2 * operand) * 2,
-            shared_bytes=np.maximum(first_tiles, scores + weights + values),
+            registers=OVERHEAD_REGISTERS + 8 * sums + 4 * operand,
+            shared_bytes=np.maximum(stages * tile_bytes, score_bytes + weight_bytes + stages * value_bytes),
             steps=choices["depth steps"] + choices["keys steps"] + groups * _FOLD_US / LATENCY_US,
-            bytes_in_flight=(block_rows + keys) * steps[0] * operand * (stages - 1),
-            l2_bytes=copied + block_rows * width * operand,
+            bytes_in_flight=tile_bytes * (stages - 1),
+            l2_bytes=copy_bytes + block_rows * width * operand,
             memory_bytes=choices.ones() * self.memory_bytes(),
-            instructions=instructions,
-            shared_traffic=copied + loaded + 3 * scores + weights,
+            instructions=instructions + _SOFTMAX_INSTRUCTIONS * block_rows * keys / WARP_SIZE,
+            shared_traffic=copy_bytes + load_bytes + 3 * score_bytes + weight_bytes,
             operations=4 * block_rows * keys * width,
             peak_gflops=peak_gflops(self.machine, [self.facts["operands"]]),
             filling=warps * sums / FRAGMENTS_FILLED,
             # TVM lowers no uneven share of keys, nor a softmax without a loop over groups of rows.
             is_refused=(keys / _SIDE % across != 0) | (groups < 2),
-            stages=1.0,
         )

@@ -1,7 +1,6 @@
 """Steps of products on tensor cores: copies to shared memory, and fragments of 16 by 16 numbers."""
 
 from collections.abc import Callable, Mapping, Sequence
-from math import gcd
 from typing import Any, Final
 
 from tvm.s_tir.tensor_intrin.cuda import shared_16x16_to_ldmatrix_32x8_layout
@@ -21,21 +20,6 @@ Fragment = tuple[int, int, Layout]
 HALVES: Final[Fragment] = (SIDE, SIDE, shared_16x16_to_ldmatrix_32x8_layout)
 
 
-def sample_factors(schedule: Any, loop: Any, outer: Sequence[int], inner: Sequence[int]) -> list[Any]:
-    """Sample factors of a loop; the decision with which the schedule is built has factors
-    near `outer`, what remains, and factors near `inner`. Without one, TVM would draw
-    factors for which the following steps may fail."""
-    remaining = int(schedule.get(loop).extent)
-    factors = []
-    for factor in (*outer, *reversed(inner)):
-        factors.append(gcd(remaining, factor))
-        remaining //= factors[-1]
-    split = len(outer)
-    decision = [*factors[:split], remaining, *reversed(factors[split:])]
-    tile: list[Any] = schedule.sample_perfect_tile(loop, len(decision), MOST_FRAGMENTS, decision)
-    return tile
-
-
 def copy_by_warps(schedule: Any, copy: Any, warps: Sequence[Any], vector: int) -> None:
     """Share the vectors of a copy to shared memory among all threads of a block."""
     elements = schedule.fuse(*schedule.get_loops(copy)[-2:])
@@ -52,36 +36,31 @@ def pad_rows(schedule: Any, block: Any, dtype: str, rows_at_once: int = 8) -> No
     schedule.storage_align(block, 0, axis=-2, factor=factor, offset=unit)
 
 
-def load_fragments(
+def multiply_fragments(
     schedule: Any,
     product: Any,
-    index: int,
-    loop: Any,
-    fragment: Fragment,
-    instruction: str,
+    sums: Any,
+    loops: tuple[Any, Any],
+    fragments: Sequence[Fragment],
+    instructions: Mapping[str, str],
     permutation: str = "",
 ) -> None:
-    """Load the fragments that a product reads in an iteration of a loop from shared memory."""
-    rows, columns, layout = fragment
-    load = schedule.cache_read(product, index, "warp")
-    schedule.compute_at(load, loop, preserve_unit_loops=True)
-    outer = _split_into_fragments(schedule, load, rows, columns)
-    schedule.transform_layout(load, ("write", 0), _in_fragments(rows, columns, layout))
-    load = schedule.blockize(outer)
-    if permutation:
-        schedule.annotate(load, "permuted_layout", permutation)
-    schedule.tensorize(load, instruction)
-
-
-def multiply_fragments(
-    schedule: Any, product: Any, sums: Any, steps: Any, instructions: Mapping[str, str], dtype: str
-) -> None:
-    """Multiply by `mma`, from zeros before the loop of steps. `sums` is the block that stores
-    the sums, of type `dtype`, in shared memory."""
+    """Multiply by `mma`. `loops` are those over steps, before which sums are cleared, and over
+    fragments of the depth, which are loaded from shared memory. `sums` stores the sums there."""
+    for side, (rows, columns, layout) in zip("ab", fragments, strict=True):
+        load = schedule.cache_read(product, "ab".index(side), "warp")
+        schedule.compute_at(load, loops[1], preserve_unit_loops=True)
+        outer = _split_into_fragments(schedule, load, rows, columns)
+        schedule.transform_layout(load, ("write", 0), _in_fragments(rows, columns, layout))
+        load = schedule.blockize(outer)
+        if permutation:
+            schedule.annotate(load, "permuted_layout", f"{permutation}_{side.upper()}")
+        schedule.tensorize(load, instructions[f"load_{side}"])
     schedule.transform_layout(product, ("write", 0), _in_fragments(*HALVES))
-    zeros = schedule.decompose_reduction(product, steps)
+    zeros = schedule.decompose_reduction(product, loops[0])
     schedule.tensorize(schedule.get_loops(schedule.get_child_blocks(zeros)[0])[-2], instructions["init"])
     schedule.tensorize(product, instructions["compute"])
+    dtype = str(schedule.get(sums).writes[0].source.dtype)
     store = schedule.blockize(_split_into_fragments(schedule, sums, SIDE, SIDE))
     banks = _BANKS_BYTES // int(element_bytes(dtype))
     schedule.storage_align(store, 0, axis=-2, factor=banks, offset=banks // 4)

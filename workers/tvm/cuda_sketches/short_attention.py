@@ -26,23 +26,22 @@ from mallorn.workers.tvm.cuda_sketches.blocks import (
     is_sum,
     open_schedule,
     sample,
+    sample_tile,
 )
 from mallorn.workers.tvm.cuda_sketches.fragments import (
     HALVES,
+    MOST_FRAGMENTS,
     OLDEST,
     SHARED,
     SIDE,
     copy_by_warps,
-    load_fragments,
     multiply_fragments,
     pad_rows,
     pipeline,
-    sample_factors,
 )
 
 KIND: Final = "short attention"
 _STAGES: Final = (2, 3)
-_SUMS: Final = "float32"
 #: Which blocks of the program reduce: scores, the maximum, the total, and the second product.
 _REDUCING: Final = [False, False, True, False, True, False, True, False, False, True, False]
 
@@ -53,12 +52,12 @@ def schedules(module: Any, target: Any) -> Iterator[Any]:
         return
     for stages in _STAGES:
         with suppress(*REFUSED, AssertionError):
-            if (schedule := _apply(module, stages)) is None:
+            if (schedule := schedule_attention(module, stages)) is None:
                 return
             yield schedule
 
 
-def _apply(module: Any, stages: int) -> Any | None:
+def schedule_attention(module: Any, stages: int) -> Any | None:
     """Return the schedule; None for other programs."""
     schedule = open_schedule(module)
     blocks = child_blocks(schedule)
@@ -85,11 +84,11 @@ def _apply(module: Any, stages: int) -> Any | None:
 
     # The second product: a block's rows, its warps, and the fragments of a warp.
     sums, rows, columns, depth = _fragment_loops(schedule, sums)
-    row_tile = sample_factors(schedule, rows, [], [1, 2])
-    column_tile = sample_factors(schedule, columns, [2], [])
+    row_tile = sample_tile(schedule, rows, [0, 1, 2], MOST_FRAGMENTS)
+    column_tile = sample_tile(schedule, columns, [2, 0], MOST_FRAGMENTS)
     warps = (row_tile[1], column_tile[0])
     grid, *of_rows = schedule.split(rows, row_tile)
-    steps, fragments = schedule.split(depth, sample_factors(schedule, depth, [], [4]))
+    steps, fragments = schedule.split(depth, sample_tile(schedule, depth, [0, 4], MOST_FRAGMENTS))
     of_columns = schedule.split(columns, column_tile)
     batch = schedule.get_loops(sums)[0]
     pairs = list(zip(of_rows, of_columns, strict=True))  # warps, and fragments of a warp
@@ -97,13 +96,14 @@ def _apply(module: Any, stages: int) -> Any | None:
     block = schedule.fuse(batch, grid)
     bind(schedule, [block, *pairs[0]], "blockIdx.x", "threadIdx.y", "threadIdx.z")
     result = schedule.cache_write(sums, 0, SHARED)
-    stored = schedule.cache_write(sums, 0, "warp")
-    for copy in (stored, result):
+    store = schedule.cache_write(sums, 0, "warp")
+    for copy in (store, result):
         schedule.reverse_compute_at(copy, pairs[0][1], preserve_unit_loops=True)
     schedule.compute_at(values, steps, preserve_unit_loops=True)
     copy_by_warps(schedule, values, warps, vector)
     schedule.compute_at(weights, block, preserve_unit_loops=True)
-    _multiply(schedule, sums, stored, steps, fragments, is_depth_innermost=False)
+    instructions = _instructions(dtype, is_depth_innermost=False)
+    multiply_fragments(schedule, sums, store, (steps, fragments), (HALVES, HALVES), instructions)
     pipeline(schedule, steps, 1, stages)
     auto_inline_consumer_chain(schedule, result)
     elements = schedule.fuse(*schedule.get_loops(result)[-2:])
@@ -125,20 +125,19 @@ def _apply(module: Any, stages: int) -> Any | None:
     # The first product, with the same warps.
     schedule.compute_at(scores, block, preserve_unit_loops=True)
     scores, rows, columns, depth = _fragment_loops(schedule, scores)
-    steps, fragments = schedule.split(depth, sample_factors(schedule, depth, [], [4]))
-    of_rows, of_columns = (
-        schedule.split(loop, [count, None]) for loop, count in zip((rows, columns), warps, strict=True)
-    )
+    steps, fragments = schedule.split(depth, sample_tile(schedule, depth, [0, 4], MOST_FRAGMENTS))
+    of_rows, of_columns = schedule.split(rows, [warps[0], None]), schedule.split(columns, [warps[1], None])
     pairs = list(zip(of_rows, of_columns, strict=True))
     schedule.reorder(*pairs[0], steps, fragments, *pairs[1])
     bind(schedule, pairs[0], "threadIdx.y", "threadIdx.z")
     schedule.set_scope(scores, 0, SHARED)
-    stored = schedule.cache_write(scores, 0, "warp")
-    schedule.reverse_compute_at(stored, pairs[0][1], preserve_unit_loops=True)
+    store = schedule.cache_write(scores, 0, "warp")
+    schedule.reverse_compute_at(store, pairs[0][1], preserve_unit_loops=True)
     for copy in (queries, keys):
         schedule.compute_at(copy, steps, preserve_unit_loops=True)
         copy_by_warps(schedule, copy, warps, vector)
-    _multiply(schedule, scores, stored, steps, fragments, is_depth_innermost=True)
+    instructions = _instructions(dtype, is_depth_innermost=True)
+    multiply_fragments(schedule, scores, store, (steps, fragments), (HALVES, HALVES), instructions)
     pipeline(schedule, steps, 2, stages)
     return describe(
         schedule,
@@ -157,21 +156,13 @@ def _apply(module: Any, stages: int) -> Any | None:
 
 def _fragment_loops(schedule: Any, block: Any) -> tuple[Any, Any, Any, Any]:
     """Tile a product by fragments. Return its block, and the loops over rows, columns and depth."""
-    *_, rows, columns, depth = schedule.get_loops(block)
-    pairs = [schedule.split(loop, [None, SIDE]) for loop in (rows, columns, depth)]
-    schedule.reorder(*(outer for outer, _ in pairs), *(inner for _, inner in pairs))
-    fragment = schedule.blockize(pairs[0][1])
-    return fragment, *(outer for outer, _ in pairs)
+    pairs = [schedule.split(loop, [None, SIDE]) for loop in schedule.get_loops(block)[-3:]]
+    outer, inner = zip(*pairs, strict=True)
+    schedule.reorder(*outer, *inner)
+    return schedule.blockize(inner[0]), *outer
 
 
-def _multiply(
-    schedule: Any, product: Any, stored: Any, steps: Any, fragments: Any, *, is_depth_innermost: bool
-) -> None:
-    """Multiply by `mma`; the sum runs along rows of the right operand if `is_depth_innermost`."""
-    dtype = str(schedule.get(product).reads[0].source.dtype)
-    names = get_mma_intrin_group(SHARED, SHARED, "float16", _SUMS, trans_a=False, trans_b=is_depth_innermost)
-    instructions = {step: own_name(name, dtype) for step, name in names.items()} | {"init": FILL}
-    for index in range(2):
-        step = instructions[f"load_{'ab'[index]}"]
-        load_fragments(schedule, product, index, fragments, HALVES, step)
-    multiply_fragments(schedule, product, stored, steps, instructions, _SUMS)
+def _instructions(dtype: str, *, is_depth_innermost: bool) -> dict[str, str]:
+    """Return the names of instructions; the sum runs along rows of the right operand or not."""
+    names = get_mma_intrin_group(SHARED, SHARED, "float16", "float32", False, is_depth_innermost)
+    return {step: own_name(name, dtype) for step, name in names.items()} | {"init": FILL}

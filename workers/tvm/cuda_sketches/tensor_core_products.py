@@ -28,7 +28,6 @@ from mallorn.workers.tvm.cuda_sketches.fragments import (
     SIDE,
     Fragment,
     copy_by_warps,
-    load_fragments,
     multiply_fragments,
     pad_rows,
     pipeline,
@@ -173,10 +172,8 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
     layouts = [
         _LAYOUTS[dtype, operand.is_depth_innermost, index] for index, operand in enumerate(product.operands)
     ]
-    for index, layout in enumerate(layouts):
-        step, position = f"load_{'ab'[index]}", f"s2l_{'AB'[index]}" if variant.is_permuted else ""
-        load_fragments(schedule, fragment_block, index, fragments, layout, instructions[step], position)
-    multiply_fragments(schedule, fragment_block, sums, steps, instructions, product.sums)
+    permutation, loops = "s2l" if variant.is_permuted else "", (steps, fragments)
+    multiply_fragments(schedule, fragment_block, sums, loops, layouts, instructions, permutation)
     if final is None:
         auto_inline_consumer_chain(schedule, result)
     copy = schedule.fuse(*schedule.get_loops(result)[-2:])
