@@ -7,7 +7,7 @@ from tvm.s_tir.tensor_intrin.cuda import shared_16x16_to_ldmatrix_32x8_layout
 
 from mallorn.core.compute_capability import WARP_SIZE
 from mallorn.core.values.machine import element_bytes
-from mallorn.workers.tvm.cuda_sketches.blocks import VECTOR_BYTES, bind
+from mallorn.workers.tvm.cuda_sketches.blocks import bind
 
 OLDEST: Final = 80  # compute capability from which `mma` m16n8k16 and asynchronous copies exist
 SHARED: Final = "shared.dyn"

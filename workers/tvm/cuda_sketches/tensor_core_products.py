@@ -19,7 +19,13 @@ from tvm.s_tir.tensor_intrin.cuda import get_mma_intrin_group, shared_16x32_to_l
 from mallorn.core.compute_capability import WARP_SIZE, capability
 from mallorn.core.values.machine import element_bytes
 from mallorn.graphc.matmul.tensor_core_instructions import own_name, tf32_layout
-from mallorn.workers.tvm.cuda_sketches.blocks import REFUSED, VECTOR_BYTES, add_partial_sums, describe, sample_tile
+from mallorn.workers.tvm.cuda_sketches.blocks import (
+    REFUSED,
+    VECTOR_BYTES,
+    add_partial_sums,
+    describe,
+    sample_tile,
+)
 from mallorn.workers.tvm.cuda_sketches.fragments import (
     HALVES,
     MOST_FRAGMENTS,
@@ -202,5 +208,3 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
         stages=variant.stages,
         permuted=variant.is_permuted,
     )
-
-
