@@ -14,7 +14,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -192,11 +192,21 @@ def _repeated(unit: bytes, length: int) -> bytes:
 
 def _json(place: Sequence[str], kind: str, length: int) -> bytes:
     """Return a JSON body whose field at this place has a value of about this length."""
-    value: object = KINDS[kind](length)
+    body: object = TEXT
     for name in reversed(place):
-        value = {name: value}
-    body = {**JOB, **value} if isinstance(value, dict) and place else value
-    return json.dumps(body, separators=(",", ":")).encode()
+        body = {name: body}
+    if isinstance(body, dict):
+        body = {**JOB, **body}
+    return _as_json(body).replace(_as_json(TEXT), _json_value(kind, length)).encode()
+
+
+@cache
+def _json_value(kind: str, length: int) -> str:
+    return _as_json(KINDS[kind](length))
+
+
+def _as_json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _with_body(
