@@ -10,12 +10,16 @@ import pytest
 import tvm
 from tvm.s_tir.schedule import Trace
 
+from mallorn.core.values.machine import assume_typical_gpu
 from mallorn.searchers.decision_space import SketchRules
+from mallorn.searchers.roller.gpu.short_attention import ShortAttentionKernel
+from mallorn.searchers.roller.rank_candidates import gpu_model
 from mallorn.searchers.space import Sketch
 from mallorn.workers.tvm.allowed_programs import read_trace
 from mallorn.workers.tvm.cuda_kernel_resources import compile_for_cuda
 from mallorn.workers.tvm.cuda_rules import can_launch, dlight_schedule
 from mallorn.workers.tvm.cuda_sketches.short_attention import KIND, schedules
+from mallorn.workers.tvm.loop_nests import nests
 from mallorn.workers.tvm.parsed_program_cache import (
     instructions,
     new_schedule,
@@ -23,7 +27,7 @@ from mallorn.workers.tvm.parsed_program_cache import (
     parse_tvm_target,
 )
 from mallorn.workers.tvm.program_blocks import blocks_of, operator_of
-from mallorn.workers.tvm.rebuild_schedule import full_trace, rebuild
+from mallorn.workers.tvm.rebuild_schedule import full_trace, rebuild, validate
 from mallorn.workers.tvm.sketches import choices_of, sketch_key, trace_text
 from tests.fixtures.cuda_emulator import Report, run_kernel
 from tests.unit.tvm_space.cuda_programs import (
@@ -108,6 +112,17 @@ def test_a_sketch_names_each_of_its_choices() -> None:
     for sketch in sketches_of("whole"):
         assert sketch.facts["kind"] == KIND
         assert len(sketch.facts["choices"]) == len(sketch.choices)
+
+
+def test_the_best_candidates_of_the_model_are_valid() -> None:
+    tokens, width, dtype, masked = CASES["whole"]
+    tir = short_attention(tokens, width, dtype, masked=masked)
+    for sketch in sketches_of("whole"):
+        model = gpu_model(sketch, nests(tir), assume_typical_gpu("sm_90a"))
+        assert isinstance(model, ShortAttentionKernel)
+        rows, _ = model.best(3)
+        traces = [(sketch.trace, each.decisions) for each in sketch.candidates(rows.tolist())]
+        assert validate(tir, HERE, traces) == [True] * 3
 
 
 def test_other_programs_and_older_gpus_have_no_such_sketches() -> None:
