@@ -74,7 +74,8 @@ def _apply(product: NormalizedProduct, stages: int, is_split: bool, has_copies: 
     if final is not None:
         block, final = final, block
     batch, *sides, splits, steps, fragments, short = schedule.get_loops(block)
-    sizes, parts = [], []  # of rows and of columns: threads; loops of blocks, groups, threads, neighbours
+    sizes: list[Any] = []  # threads along rows and along columns
+    parts: list[tuple[Any, ...]] = []  # and loops of blocks, groups, threads and neighbours
     for loop, length in zip(sides, neighbours, strict=True):
         loop, neighbour = schedule.split(loop, [None, length])
         grid, size, groups = sample_tile(
