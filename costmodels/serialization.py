@@ -36,7 +36,7 @@ def pack(kind: str, numbers: Numbers, arrays: Arrays) -> bytes:
 
 
 def unpack(kind: str, blob: bytes) -> tuple[Numbers, Arrays]:
-    """Return a model's numbers and arrays; raises InvalidRequest if the bytes are not valid."""
+    """Return a model's numbers and arrays; raises InvalidRequest for other bytes."""
     try:
         with zipfile.ZipFile(BytesIO(blob)) as archive:
             unpacked_bytes = sum(member.file_size for member in archive.infolist())
@@ -59,7 +59,7 @@ def add_digest(content: bytes) -> bytes:
 
 
 def check_and_remove_digest(kind: str, blob: bytes) -> bytes:
-    """Return bytes without a seal, which old releases lack; raises InvalidRequest if bad."""
+    """Return bytes without their seal, if any; raises InvalidRequest if it is wrong."""
     if not blob.startswith(SEAL):
         return blob
     digest, content = blob[len(SEAL) :][:DIGEST_BYTES], blob[len(SEAL) + DIGEST_BYTES :]

@@ -53,7 +53,7 @@ def describe_backups(database: Database) -> str:
 
 
 def copy_sqlite_database(database: Database, copy: Path) -> str:
-    """Copy a SQLite database, or raise InvalidRequest, Conflict (it exists) or StorageFull."""
+    """Copy a SQLite database; raises InvalidRequest, Conflict (it exists) or StorageFull."""
     file = sqlite_file(database.url)
     if file is None:
         raise InvalidRequest("--backup copies SQLite files only", hint="pg_dump: docs/runbook.md, Backup")

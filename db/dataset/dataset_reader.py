@@ -33,10 +33,8 @@ AGAIN: Final = "mallorn dataset export DIR   (write it again where it came from)
 
 def check_row_group_sizes(path: Path, file: pq.ParquetFile) -> None:
     """Raise InvalidRequest if a row group of the file unpacks to more than MOST_BYTES."""
-    groups = range(file.metadata.num_row_groups)
-    _check_unpacked_size(
-        path, max((file.metadata.row_group(index).total_byte_size for index in groups), default=0)
-    )
+    groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+    _check_unpacked_size(path, max((group.total_byte_size for group in groups), default=0))
 
 
 def check_text_sizes(path: Path, batch: pa.RecordBatch) -> None:

@@ -25,11 +25,7 @@ from mallorn.db.session import Database, read_clock
 from mallorn.db.tables import ApiKeyRow, AuditRow, BannedOwner, Job, Measurement, Model, SignIn
 
 NAMED: Final[tuple[Any, ...]] = (
-    ApiKeyRow.owner,
-    SignIn.owner,
-    Job.owner,
-    Model.owner,
-    AuditRow.owner,
+    *(table.owner for table in (ApiKeyRow, SignIn, Job, Model, AuditRow)),
     AuditRow.subject,
 )
 BATCH: Final = 200  # rows per transaction, because an owner may have ten thousand
@@ -114,7 +110,7 @@ def _repeat_until_done(database: Database, step: Callable[[Owners], bool]) -> No
 
 class Usage(Repository):
     def lock_owner_usage(self, owner: str) -> None:
-        """Lock an owner's usage until the transaction ends, so that no request counts it."""
+        """Lock an owner's usage until the commit, so that no request counts it."""
         super().lock_name(f"usage of {owner}")
 
     def count_active_jobs(self, owner: str) -> int:

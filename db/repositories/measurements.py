@@ -56,12 +56,8 @@ class Measurements(Repository):
         row = self.session.scalars(query).one_or_none()
         if row is None:
             raise LeaseLost(f"round {round_id} is no longer leased to attempt {token.attempt}")
-        columns = {
-            "job_id": row.job_id,
-            "round_id": row.id,
-            "workload_id": row.workload_id,
-            "target_id": row.target_id,
-        }
+        names = "job_id", "workload_id", "target_id"
+        columns = {"round_id": row.id, **{name: getattr(row, name) for name in names}}
         return len(self._add(columns | {"kind": MeasurementKind.TRIAL}, rows))
 
     def add_finish(

@@ -27,7 +27,7 @@ OUTCOMES: Final = {
 
 
 def read_records(path: Path, report: Report) -> Iterator[ForeignTrial]:
-    """Return the valid records of a file, report others; raises NotFound if it is missing."""
+    """Return a file's valid records, report others; raises NotFound without it."""
     if not path.is_file():
         raise NotFound(f"there is no file {path}", hint=f"ls {path.parent}")
     return (record for _, record in read_lines(path, _record, report))

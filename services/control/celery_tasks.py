@@ -1,4 +1,4 @@
-"""Celery tasks of the queue `control`; they ignore arguments of newer versions (`_newer`)."""
+"""Celery tasks of the queue `control`; arguments of newer versions are ignored."""
 
 import logging
 import uuid

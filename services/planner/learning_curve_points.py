@@ -1,4 +1,4 @@
-"""A task's rounds as points of its learning curve: the best of each, not the best so far."""
+"""A task's rounds as points of its learning curve: each round's own best."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
