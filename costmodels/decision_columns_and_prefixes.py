@@ -109,7 +109,8 @@ DECIDED: Final = np.arange(SHARED, _DERIVE)
 
 
 def spatial_column(axis: int, level: int) -> int:
-    """Return the column of a spatial axis (0: last) and level (0: innermost)."""
+    """Return the column of a spatial axis (0: last) and level (0: innermost). Axes and
+    levels beyond the columns get the last one."""
     back = min(axis, SPATIAL_AXES - 1) * SPATIAL_LEVELS + min(level, SPATIAL_LEVELS - 1)
     return _REDUCED - 1 - back
 

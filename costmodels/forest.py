@@ -127,7 +127,8 @@ class Forest(CostModel):
 def grow_trees(
     rows: Matrix, targets: Vector, weights: Weights, rng: np.random.Generator, **parameters: float
 ) -> Trees:
-    """Fit one tree per line of `weights` on its rows above 0, with `parameters`."""
+    """Fit one tree per line of `weights`, on the rows whose weight is above 0. `parameters`
+    override the defaults for scikit-learn's trees."""
     trees = []
     for weight in weights:
         has_weight = weight > 0

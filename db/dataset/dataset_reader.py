@@ -153,7 +153,8 @@ def _parsed_rows(directory: Path, table: Table, *json_columns: str) -> Iterator[
 
 
 def _check_measurements(directory: Path, keys: Mapping[Table, set[str]]) -> None:
-    """Raise InvalidRequest for damaged pages, missing references and invalid texts."""
+    """Read all measurements. Raises InvalidRequest for damaged pages, missing references
+    and invalid texts."""
     targets: set[str | None] = set()
     evaluators: set[str | None] = set()
     for batch in _batches(directory, MEASUREMENT_TABLE, BATCH_ROWS):

@@ -74,7 +74,8 @@ class CostModels(Repository):
         return self.session.scalars(statement.returning(CostModelRow)).one()
 
     def lock_target(self, target_id: int) -> None:
-        """Lock a target's cost models until the commit; on SQLite the database."""
+        """Lock a target's cost models until the transaction ends; SQLite locks the entire
+        database."""
         lock = select(TargetRow.id).where(TargetRow.id == target_id).with_for_update(key_share=True)
         self.session.execute(lock).all()
 

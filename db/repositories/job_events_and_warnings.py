@@ -22,7 +22,8 @@ class Events(Repository):
     """
 
     def append(self, job_id: str, event: JobEvent) -> int:
-        """Append an event to a job's log; return its number. May raise NotFound."""
+        """Append an event to a job's log and return its number. Raises NotFound if there is
+        no job."""
         statement = update(Job).where(Job.id == job_id).values(event_count=Job.event_count + 1)
         count: int | None = self.session.scalar(statement.returning(Job.event_count))
         seq = require_row(count, f"job {job_id}", "mallorn jobs")
@@ -36,7 +37,8 @@ class Events(Repository):
         return list(self.session.scalars(query))
 
     def newest(self, job_id: str, kind: type[EventType]) -> EventType | None:
-        """Return the last event of a kind; None if this version can read none."""
+        """Return the last event of a kind, or None if there is none that this version can
+        read."""
         return self.find_newest_by_job([job_id], kind).get(job_id)
 
     def is_last(self, job_id: str, kind: type[JobEvent], *rivals: type[JobEvent]) -> bool:

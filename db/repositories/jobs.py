@@ -308,7 +308,8 @@ class Jobs(Repository):
         self.execute_and_count(update(Job).where(*importing).values(target_id=target_id))
 
     def bind_machine(self, job_id: str, machine: Machine) -> None:
-        """Bind a job to a machine for its candidates, unless it has one."""
+        """Bind a job to the machine for which its candidates are proposed, unless it has
+        one."""
         unbound = Job.id == job_id, Job.machine.is_(None)
         self.execute_and_count(update(Job).where(*unbound).values(machine=machine))
 
@@ -325,7 +326,8 @@ class JobLabels(Repository):
         return labels
 
     def change(self, job_id: str, changes: Mapping[str, str | None]) -> None:
-        """Set labels, remove those of None; raises InvalidRequest above MOST_LABELS."""
+        """Set labels of a job, and remove those whose new value is None. Raises
+        InvalidRequest if the job would have more than MOST_LABELS."""
         Jobs(self.session).lock_job(job_id)
         in_changes = JobLabel.job_id == job_id, JobLabel.key.in_(changes)
         self.execute_and_count(delete(JobLabel).where(*in_changes))

@@ -99,11 +99,13 @@ class Leases(Repository):
         return self._change(hold, until=seconds_from_now(lease_sec))
 
     def return_work(self, hold: LeaseToken, is_delayed: bool = False) -> bool:
-        """Free unfinished work, count no loss; return whether this lease held it."""
+        """Free unfinished work without counting a loss; a sweep sends its message again.
+        Return False if this lease no longer holds it."""
         return self._change(hold, **FREED | ({"sent_at": now()} if is_delayed else {}))
 
     def leave_to_other_hosts(self, hold: LeaseToken, left_by: Sequence[str]) -> bool:
-        """Free work that hosts of `left_by` cannot do; return whether it was held."""
+        """Free work that the hosts of workers `left_by` cannot do, without counting a loss.
+        Return False if this lease no longer holds it."""
         return self._change(hold, left_by=[*left_by], **FREED)
 
     def end(self, hold: LeaseToken) -> bool:
@@ -130,7 +132,8 @@ class Leases(Repository):
         return self.session.scalars(jobs).all()
 
     def free_expired_work(self, job_id: str | None) -> Sequence[Loss]:
-        """Free a job's expired work (None: no job's); count a death of each holder."""
+        """Free a job's work whose lease expired, and count a death of each holder. `job_id`
+        None stands for work that belongs to no job."""
         self.lock_jobs(select(Job.id).where(Job.id == job_id))
         is_of_job = LeaseRow.job_id.is_not_distinct_from(job_id)
         return self._free_and_count_losses(and_(_has_expired(), is_of_job), LeaseRow.deaths, MAX_DEATHS)

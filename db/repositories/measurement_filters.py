@@ -69,7 +69,8 @@ def is_eligible() -> ColumnElement[bool]:
 
 
 def is_bound_only() -> ColumnElement[bool]:
-    """Return the condition for upper bounds measured here of candidates never wrong."""
+    """Return the condition for rows measured here with an upper bound instead of a time.
+    Candidates that ever gave a wrong result are excluded."""
     return and_(Measurement.kind.not_in(IMPORTED), Measurement.bound_us.is_not(None), ~_refuted())
 
 

@@ -85,7 +85,8 @@ class Measurements(Repository):
             self.mark_as_bounds(share, *conditions)
 
     def mark_as_bounds(self, share: float | None, *conditions: ColumnElement[bool]) -> int:
-        """Turn times into upper bounds; a `share` (None: unknown) of each was disturbed."""
+        """Turn times into upper bounds; return how many rows this changed. `share` is the
+        share of the time that was disturbed, None if unknown."""
         bound = {"bound_us": Measurement.latency_us, "latency_us": None, "disturbed": share}
         rows = update(Measurement).where(*conditions, Measurement.latency_us.is_not(None))
         return self.execute_and_count(rows.values(bound))

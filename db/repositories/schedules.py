@@ -46,7 +46,8 @@ PLACE = Workload.name, TargetRow.text, CONTEXT, Schedule.workload_id, Schedule.l
 
 class Schedules(Repository):
     def promote(self, new: NewSchedule) -> Schedule:
-        """Store a verified best measurement; do nothing if it is stored already."""
+        """Store a verified best measurement; a second call for the same measurement changes
+        nothing."""
         values = asdict(new) | {"trace": pack_text(new.trace), "run_us": pack_times(new.run_us)}
         row = self.insert(Schedule).values(values).on_conflict_do_nothing(index_elements=["measurement_id"])
         self.session.execute(row)
@@ -93,7 +94,8 @@ class Schedules(Repository):
         return page(self.session.execute(query).all(), limit, _page_position).map_items(_verified)
 
     def get(self, schedule_id: int, owner: str | None) -> WholeSchedule:
-        """Return a schedule that an owner's job promoted; raises NotFound without."""
+        """Return a schedule that a job of the owner promoted. Raises NotFound if there is
+        none."""
         query = _select_named_schedules(owner).where(Schedule.id == schedule_id)
         result = self.session.execute(query).one_or_none()
         row = require_row(result, f"schedule {schedule_id}", "mallorn schedules")
@@ -151,7 +153,8 @@ class BestRecords(Repository):
     """Reads the best measurement of each workload and context, without private programs."""
 
     def has_row(self, dataset: str, row: int) -> bool:
-        """Return whether row `row` of the dataset with key `dataset` is stored here."""
+        """Return whether row `row` of the dataset with key `dataset`, ours or another, is
+        stored here."""
         source = self.session.scalars(select(SourceDataset).where(SourceDataset.key == dataset)).one_or_none()
         if source is None:
             return False

@@ -68,7 +68,8 @@ class Models(Repository):
         return [(row.id, row.owner) for row in self.session.execute(query)]
 
     def find_id(self, text: str) -> str:
-        """Return the only model's id for an id or name; raises NotFound or Conflict."""
+        """Return the id of any owner's model with this id or name. Raises NotFound if there
+        is none, Conflict if there are several."""
         query = select(Model.id).where(or_(Model.id == text, Model.name == text)).distinct()
         ids = self.session.scalars(query.order_by(Model.id)).all()
         if not ids:
@@ -102,7 +103,8 @@ class Repairs(Repository):
     """Records lost files. Deletes no measurement, schedule or cost-model version."""
 
     def record_lost_model(self, model_id: str) -> Sequence[str]:
-        """Warn jobs of a lost model and return their ids; delete its rows without jobs."""
+        """Warn jobs that their model's file is lost; return their ids. Also delete the
+        model's rows of owners whose jobs do not use it."""
         for owner in self.session.scalars(select(Model.owner).where(Model.id == model_id)).all():
             with suppress(Conflict):
                 Models(self.session).delete(model_id, owner)

@@ -97,7 +97,8 @@ def tir_of(workload: Workload) -> str:
 
 
 class Networks(Repository):
-    """Reads the workloads of models whose jobs are public and write to the dataset."""
+    """Reads the workloads of all owners' models, without private jobs and those that do not
+    write to the dataset."""
 
     def call_counts_by_network(self) -> Mapping[str, Mapping[str, int]]:
         """Return how often each network calls each workload, by name and workload key."""

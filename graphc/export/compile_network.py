@@ -215,7 +215,8 @@ def apply_schedules(
 
 
 def export_library(executable: Any, library: str, target: Any, metadata: Mapping[str, object]) -> None:
-    """Write the library and its metadata; raises Refused if it cannot be linked."""
+    """Write the library with its metadata to a file; on CPUs with its own thread pool.
+    Raises Refused if it is for another CPU and cannot be linked here."""
     cross = cross_linking.cross_compiler(target)
     with thread_pool_source() as pool, TemporaryDirectory() as folder:
         (description := Path(folder, "metadata.c")).write_text(metadata_source(metadata))

@@ -1,4 +1,5 @@
-"""Celery tasks of the queue `control`; arguments of newer versions are ignored."""
+"""Celery tasks of the queue `control`: planning of jobs, and periodic work. Additional
+arguments in messages of newer versions (`_newer`) are ignored."""
 
 import logging
 import uuid

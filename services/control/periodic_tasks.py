@@ -1,4 +1,5 @@
-"""Resend lost messages, take back the work of dead workers, and delete expired data."""
+"""The periodic work of control. It resends lost messages, takes back the work of dead
+workers, and deletes expired data."""
 
 from contextlib import suppress
 from typing import Final

@@ -291,7 +291,8 @@ def _apply_job_plan(
 
 
 def group_into_families(session: Session, job: Job, options: JobOptions) -> list[Message]:
-    """Group a job's workloads into families; return messages that train changed ones."""
+    """Group the job's workloads into families, which share a cost model. Returns messages
+    that train the models of families to which workloads moved."""
     repository = WorkloadFamilies(session)
     grouping: Families = resolve("families", options.families)()
     scope = private_family_prefix(job.owner) if options.private else ""
