@@ -190,9 +190,8 @@ def print_statistics(statistics: DatasetStats, as_json: bool) -> None:
         print_note("no measurements yet; make some with   mallorn tune model.onnx")
         return
     console = stdout()
-    imported = (
-        f", {statistics.imported_measurements:,} of them imported" if statistics.imported_measurements else ""
-    )
+    imported_count = statistics.imported_measurements
+    imported = f", {imported_count:,} of them imported" if imported_count else ""
     console.print(f"{statistics.measurements:,} measurements of {statistics.workloads:,} workloads{imported}")
     kinds = {
         "TARGET": statistics.targets,

@@ -99,9 +99,8 @@ def compare(
     if len(jobs) < 2:
         raise InvalidRequest("a comparison needs at least two jobs", hint="mallorn jobs compare JOB OTHER")
     with open_reader(*place) as api:
-        comparison = compared(
-            [Side.of(job.status, job.tasks(), list(job.rounds())) for job in map(api.job, jobs)]
-        )
+        handles = map(api.job, jobs)
+        comparison = compared([Side.of(job.status, job.tasks(), list(job.rounds())) for job in handles])
     if as_json:
         return print_json(comparison)
     stdout().print(table(_comparison_lines(comparison), _columns(comparison, "JOB")))

@@ -122,9 +122,8 @@ PRODUCTS: Final = ("MatMul", "Gemm")
 def write_quantised_model(model: Path, data: Path, output: Path) -> Quantised:
     """Write the model with 8-bit operators. Raises InvalidModel, or InvalidRequest."""
     network = read_network(model)
-    opset = max(
-        (entry.version for entry in network.opset_import if entry.domain in ("", "ai.onnx")), default=0
-    )
+    versions = [entry.version for entry in network.opset_import if entry.domain in ("", "ai.onnx")]
+    opset = max(versions, default=0)
     if opset < OLDEST_OPSET:
         raise InvalidModel(
             f"{model} has opset {opset}; scales per channel need {OLDEST_OPSET} or newer",

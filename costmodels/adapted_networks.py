@@ -143,11 +143,9 @@ class MTLTLP(TLP, ManyDomains):
         if self._base is None:
             return super().fit(features, labels, groups, seed=seed)
         check_rows(features, labels, groups)
-        network = (
-            fine_tune_with_momentum(self._base, features, labels, groups, seed=seed)
-            if len(labels)
-            else self._base
-        )
+        network: MTLTLP = self._base
+        if len(labels):
+            network = fine_tune_with_momentum(network, features, labels, groups, seed=seed)
         self._members, self._calibrations = network._members, network._calibrations
 
     def fit_domains(
@@ -225,9 +223,8 @@ class TCL(OnNetwork):
         # Crossed rows were not measured: the teacher alone labels them.
         teacher_scores = self._network.predict(features).mean
         crossed_rows, parents = cross_rows(features, groups, VIEWS[self.view], np.random.default_rng(seed))
-        best = np.array(
-            [teacher_scores[groups == group].max() for group in groups[parents]], dtype=np.float32
-        )
+        best_scores = [teacher_scores[groups == group].max() for group in groups[parents]]
+        best = np.array(best_scores, dtype=np.float32)
         crossed_labels = clip_time_labels(np.minimum(self._network.predict(crossed_rows).mean - best, 0))
         return self._network.fine_tuned(
             np.concatenate([features, crossed_rows]),

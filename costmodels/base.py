@@ -53,7 +53,8 @@ class CostModel(ABC):
 
     @abstractmethod
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
-        """Train on measured candidates, up to a million; draw a share if they are too many."""
+        """Train on measured candidates: up to a family's million rows; draw a share if they
+        are too many."""
 
     @abstractmethod
     def predict(self, features: Matrix) -> Prediction:

@@ -109,7 +109,8 @@ DECIDED: Final = np.arange(SHARED, _DERIVE)
 
 
 def spatial_column(axis: int, level: int) -> int:
-    """Return the column of a spatial axis (0: last) and level (0: innermost), or the last."""
+    """Return the column of a spatial axis (0: last) and level (0: innermost). Axes and
+    levels beyond the columns get the last one."""
     back = min(axis, SPATIAL_AXES - 1) * SPATIAL_LEVELS + min(level, SPATIAL_LEVELS - 1)
     return _REDUCED - 1 - back
 
@@ -203,11 +204,9 @@ def has_reproducible_columns(rows: Matrix) -> NDArray[np.bool_]:
 
 
 def _log_extents(rows: Matrix) -> NDArray[np.float64]:
-    parts = ((_SPATIAL, SPATIAL_LEVELS), (_REDUCTION, REDUCTION_LEVELS))
-    sums = [
-        rows[:, part].reshape(len(rows), -1, levels).sum(axis=2, dtype=np.float64) for part, levels in parts
-    ]
-    return np.hstack(sums)
+    spatial = rows[:, _SPATIAL].reshape(len(rows), -1, SPATIAL_LEVELS)
+    reduction = rows[:, _REDUCTION].reshape(len(rows), -1, REDUCTION_LEVELS)
+    return np.hstack([part.sum(axis=2, dtype=np.float64) for part in (spatial, reduction)])
 
 
 class ProposesDecisions(CostModel):

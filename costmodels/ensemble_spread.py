@@ -155,10 +155,9 @@ def fit_calibration(
     if not len(labels):
         return UNCALIBRATED
     left_out = unseen.astype(np.float64)
-    truth = np.broadcast_to(labels, member_scores.shape)
-    scale = (
-        fit_monotone_curve(member_scores.ravel(), truth.ravel(), left_out.ravel()) if has_curve else UNSCALED
-    )
-    return ScoreCalibration(
-        scale, unexplained_error(scale(member_scores), labels, weight_fast_rows(labels) * left_out)
-    )
+    scale = UNSCALED
+    if has_curve:
+        truth = np.broadcast_to(labels, member_scores.shape)
+        scale = fit_monotone_curve(member_scores.ravel(), truth.ravel(), left_out.ravel())
+    weights = weight_fast_rows(labels) * left_out
+    return ScoreCalibration(scale, unexplained_error(scale(member_scores), labels, weights))

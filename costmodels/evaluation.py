@@ -38,7 +38,7 @@ def within_task(tasks: Groups, features: Matrix, *, share: float = 0.6) -> Split
 
 
 def hold_out_newest(groups: Groups, limit: int, *, seed: int) -> Split:
-    """Hold out the newest (last) fifth of each group; sample at most `limit` rows per side."""
+    """Hold out each group's newest (last) fifth; sample at most `limit` rows per side."""
     late = np.zeros(len(groups), dtype=np.bool_)
     for lines in iterate_group_rows(groups):
         late[lines[len(lines) - len(lines) // 5 :]] = True

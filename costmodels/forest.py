@@ -127,7 +127,8 @@ class Forest(CostModel):
 def grow_trees(
     rows: Matrix, targets: Vector, weights: Weights, rng: np.random.Generator, **parameters: float
 ) -> Trees:
-    """Fit one tree per line of `weights` on the rows of positive weight, with `parameters`."""
+    """Fit one tree per line of `weights`, on the rows whose weight is above 0. `parameters`
+    override the defaults for scikit-learn's trees."""
     trees = []
     for weight in weights:
         has_weight = weight > 0
@@ -176,9 +177,8 @@ class LFBO(CostModel):
         self._parts = self._grow_parts(rows, labels, groups, bootstraps, rng)
         unseen = (bootstraps == 0).astype(np.float64)
         self._slope, self._offset = fit_line(self._raw(rows), labels, weight_fast_rows(labels) * unseen)
-        self._share, noise_variance = fit_error_to_variance(
-            self._calibrated_tree_scores(rows), labels, unseen
-        )
+        scores = self._calibrated_tree_scores(rows)
+        self._share, noise_variance = fit_error_to_variance(scores, labels, unseen)
         self._noise = noise_variance**0.5
 
     def _grow_parts(

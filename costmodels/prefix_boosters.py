@@ -124,9 +124,8 @@ def _sketch_examples(
 
 def number_task_sketches(rows: Matrix, groups: Groups) -> Groups:
     """Return a group number per row, one for each sketch of each task."""
-    return number_distinct_keys(
-        np.column_stack([number_distinct_keys(groups), hashes(rows[:, :SHARED])[:, -1]])
-    )
+    sketches = hashes(rows[:, :SHARED])[:, -1]
+    return number_distinct_keys(np.column_stack([number_distinct_keys(groups), sketches]))
 
 
 def find_differing_steps(rows: Matrix) -> Steps:

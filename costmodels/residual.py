@@ -59,9 +59,8 @@ class Residual(TransferModel):
         residuals = (labels - self._trust * guess).astype(np.float32)
         data, bootstraps = make_quantile_matrix(rows, residuals), bootstrap_counts(rng, len(labels), MEMBERS)
         self._boosters = [train_booster(data, counts * weight, rng) for counts in bootstraps]
-        self._noise = unexplained_error(
-            member_scores(self._boosters, rows), residuals, weight * (bootstraps == 0)
-        )
+        scores = member_scores(self._boosters, rows)
+        self._noise = unexplained_error(scores, residuals, weight * (bootstraps == 0))
 
     def predict(self, features: Matrix) -> Prediction:
         guess = self.base.predict(features)

@@ -36,7 +36,8 @@ def pack(kind: str, numbers: Numbers, arrays: Arrays) -> bytes:
 
 
 def unpack(kind: str, blob: bytes) -> tuple[Numbers, Arrays]:
-    """Return a model's numbers and arrays; raises InvalidRequest if the bytes are not valid."""
+    """Return a model's numbers and arrays. Raises InvalidRequest if the bytes are
+    truncated, damaged or of another kind of model."""
     try:
         with zipfile.ZipFile(BytesIO(blob)) as archive:
             unpacked_bytes = sum(member.file_size for member in archive.infolist())
@@ -59,7 +60,8 @@ def add_digest(content: bytes) -> bytes:
 
 
 def check_and_remove_digest(kind: str, blob: bytes) -> bytes:
-    """Return bytes without a seal, which old releases lack; raises InvalidRequest if bad."""
+    """Return the content of sealed bytes; return bytes without a seal (old releases)
+    unchanged. Raises InvalidRequest if the digest does not match."""
     if not blob.startswith(SEAL):
         return blob
     digest, content = blob[len(SEAL) :][:DIGEST_BYTES], blob[len(SEAL) + DIGEST_BYTES :]

@@ -110,7 +110,8 @@ class TrainingRows(NamedTuple):
 def train_network(
     network: Network, start: Layers, rows: TrainingRows, batches: Indices, unseen: Indices, rate: float
 ) -> Layers:
-    """Train a network; return the layers that scored rows `unseen`, if any, best."""
+    """Train a network; return the layers that scored the rows `unseen` best. Return the
+    last layers if `unseen` is empty."""
     import torch
 
     layers = {name: layer.copy() for name, layer in start.items()}

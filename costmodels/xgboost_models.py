@@ -127,9 +127,8 @@ class XGBoost(CostModel):
         data = make_quantile_matrix(rows, targets)
         bootstraps = bootstrap_counts(rng, len(targets), MEMBERS)
         self._boosters = [train_booster(data, counts * weight, rng) for counts in bootstraps]
-        self._noise = unexplained_error(
-            member_scores(self._boosters, rows), targets, weight * (bootstraps == 0)
-        )
+        scores = member_scores(self._boosters, rows)
+        self._noise = unexplained_error(scores, targets, weight * (bootstraps == 0))
 
     def predict(self, features: Matrix) -> Prediction:
         if not self._boosters:

@@ -160,7 +160,8 @@ def _prepare_sqlite(engine: Engine, *, foreign_keys: bool) -> None:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Switch to WAL mode; SQLite does not wait for another process that does it, so retry."""
+    """Switch to WAL mode; retry while another process switches the same new file, as SQLite
+    does not wait."""
     deadline_sec = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
         try:

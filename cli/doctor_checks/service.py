@@ -32,9 +32,8 @@ def check_workers(api: Client) -> str:
     alive = [row for row in rows if row.state in AT_WORK]
     silent = [row.id for row in rows if row.state is WorkerState.SILENT]
     problems = [(row.id, row.info.missing_resource or row.info.device_list_error) for row in alive]
-    problem_text = _format_silent_names(silent) + "".join(
-        f"; {name}: {cause}" for name, cause in problems if cause
-    )
+    causes = [f"; {name}: {cause}" for name, cause in problems if cause]
+    problem_text = "".join([_format_silent_names(silent), *causes])
     if not [row for row in alive if not row.info.missing_resource]:
         raise Unavailable(f"no worker is running{problem_text}", hint="mallorn worker, or read its log")
     return f"{len(alive)} are there{problem_text}"

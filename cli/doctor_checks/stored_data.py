@@ -53,7 +53,8 @@ def describe_backups(database: Database) -> str:
 
 
 def copy_sqlite_database(database: Database, copy: Path) -> str:
-    """Copy a SQLite database, or raise InvalidRequest, Conflict (it exists) or StorageFull."""
+    """Copy a SQLite database to `copy`. Raises InvalidRequest for a database server,
+    Conflict if `copy` exists, StorageFull if the copy cannot be written."""
     file = sqlite_file(database.url)
     if file is None:
         raise InvalidRequest("--backup copies SQLite files only", hint="pg_dump: docs/runbook.md, Backup")

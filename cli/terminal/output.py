@@ -85,7 +85,8 @@ def stderr() -> Console:
 
 
 def client(url: str | None, api_key: str | None, data: Path | None = None) -> "Client":
-    """Return a client of the coordinator at `url`, else of the service that runs on `data`."""
+    """Return a client of the coordinator at `url`, else of the service on a data directory.
+    Raises Unavailable if `data` is given and no service runs on it."""
     from mallorn.client import Client  # parts of the service do not need its imports
 
     directory = DataDir((data or Settings().data_dir).expanduser().absolute())

@@ -33,10 +33,8 @@ AGAIN: Final = "mallorn dataset export DIR   (write it again where it came from)
 
 def check_row_group_sizes(path: Path, file: pq.ParquetFile) -> None:
     """Raise InvalidRequest if a row group of the file unpacks to more than MOST_BYTES."""
-    groups = range(file.metadata.num_row_groups)
-    _check_unpacked_size(
-        path, max((file.metadata.row_group(index).total_byte_size for index in groups), default=0)
-    )
+    groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+    _check_unpacked_size(path, max((group.total_byte_size for group in groups), default=0))
 
 
 def check_text_sizes(path: Path, batch: pa.RecordBatch) -> None:
@@ -155,7 +153,8 @@ def _parsed_rows(directory: Path, table: Table, *json_columns: str) -> Iterator[
 
 
 def _check_measurements(directory: Path, keys: Mapping[Table, set[str]]) -> None:
-    """Raise InvalidRequest for damaged pages, missing references and invalid texts."""
+    """Read all measurements. Raises InvalidRequest for damaged pages, missing references
+    and invalid texts."""
     targets: set[str | None] = set()
     evaluators: set[str | None] = set()
     for batch in _batches(directory, MEASUREMENT_TABLE, BATCH_ROWS):

@@ -76,7 +76,8 @@ def import_dataset(database: Database, directory: Path, progress: Progress = ign
 def import_export(
     database: Database, export: CheckedExport, progress: Progress = ignore_progress
 ) -> Imported:
-    """Import the new rows of a checked export, except faulty and refused ones."""
+    """Import the rows of a checked export that are not stored yet. Faulty rows, and rows
+    whose workload or sketch the export refuses, are skipped."""
     workload_ids: dict[str, int] = {}
     sketch_ids: dict[str, int] = {}
     for batch in export.batches(WORKLOAD_TABLE, TEXTS):

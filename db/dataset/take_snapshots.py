@@ -97,7 +97,8 @@ def describe(snapshot: Snapshot, source: str) -> dict[str, object]:
 
 
 def _digest(database: Database, frozen: SnapshotReader, progress: Progress) -> tuple[int, str]:
-    """Return the number of rows, and a digest of what is the same in every database."""
+    """Return the number of rows, and a digest of their candidates, outcomes and origins.
+    Ids that only mean something in this database are left out."""
     count, digest = 0, hashlib.sha256()
     for page in frozen.pages(database, progress):
         count += len(page)

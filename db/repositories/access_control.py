@@ -25,11 +25,7 @@ from mallorn.db.session import Database, read_clock
 from mallorn.db.tables import ApiKeyRow, AuditRow, BannedOwner, Job, Measurement, Model, SignIn
 
 NAMED: Final[tuple[Any, ...]] = (
-    ApiKeyRow.owner,
-    SignIn.owner,
-    Job.owner,
-    Model.owner,
-    AuditRow.owner,
+    *(table.owner for table in (ApiKeyRow, SignIn, Job, Model, AuditRow)),
     AuditRow.subject,
 )
 BATCH: Final = 200  # rows per transaction, because an owner may have ten thousand
@@ -92,7 +88,8 @@ BEGINS: Final = {
 
 
 def apply_owner_action(database: Database, action: OwnerAction, owner: str) -> OwnerStatus:
-    """Sign out, ban, readmit or erase an owner, in several transactions."""
+    """Sign out, ban, readmit or erase an owner, in several transactions; return its
+    status."""
     with database.transaction() as session:
         BEGINS[action](Owners(session), owner)
         query = select(BannedOwner.at).where(BannedOwner.owner_digest == hash_secret(owner))
@@ -114,7 +111,8 @@ def _repeat_until_done(database: Database, step: Callable[[Owners], bool]) -> No
 
 class Usage(Repository):
     def lock_owner_usage(self, owner: str) -> None:
-        """Lock an owner's usage until the transaction ends, so that no request counts it."""
+        """Lock an owner's usage until the transaction ends, so that no other request counts
+        it."""
         super().lock_name(f"usage of {owner}")
 
     def count_active_jobs(self, owner: str) -> int:
@@ -276,7 +274,8 @@ class SignIns(Repository):
     def create(
         self, owner: str, scopes: Sequence[Scope], seconds: float, key_digest: str | None = None
     ) -> str:
-        """Return a new cookie; delete expired sign-ins, and the owner's oldest ones."""
+        """Sign in and return a new cookie; delete expired sign-ins, and the owner's oldest
+        over the limit."""
         self.execute_and_count(delete(SignIn).where(SignIn.expires_at < now()))
         newest = select(SignIn.digest).where(SignIn.owner == owner).order_by(SignIn.created_at.desc())
         older = newest.offset(MOST_OF_OWNER - 1).subquery()

@@ -51,7 +51,8 @@ _LEFT_OVER: Final = (
 
 
 class Removals(Jobs):
-    """Archives and deletes jobs; keeps measurements and schedules, the dataset (ADR 0013)."""
+    """Archives and deletes jobs. Never deletes measurements or schedules: they are the
+    dataset (ADR 0013)."""
 
     def archive(self, job_id: str, owner: str | None) -> Job:
         """Archive an ended job. Raises NotFound if there is none, Conflict if not ended."""
@@ -158,7 +159,7 @@ class Removals(Jobs):
         return len(jobs)
 
     def unused_models(self, days: float, limit: int) -> Sequence[Model]:
-        """Return models uploaded over `days` days ago to which no job of their owner refers."""
+        """Return models older than `days` days to which no job of their owner refers."""
         owners_job = Job.model_id == Model.id, Job.owner == Model.owner, Job.deleted_at.is_(None)
         is_used = exists(select(Job.id).where(*owners_job).correlate(Model))
         models = select(Model).where(Model.created_at < seconds_from_now(-days * 86400), ~is_used)

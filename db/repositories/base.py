@@ -73,10 +73,10 @@ def reason_columns(reason: str, cause: Cause = Cause.OTHER, detail: str = "") ->
     return {"reason": reason, "cause": cause, "cause_detail": detail}
 
 
-def found(row: Found | None, what: str, hint: str = "") -> Found:
+def require_row(row: Found | None, subject: str, hint: str = "") -> Found:
     """Return the row, or raise NotFound if there is none."""
     if row is None:
-        raise NotFound(f"there is no {what}", hint=hint)
+        raise NotFound(f"there is no {subject}", hint=hint)
     return row
 
 

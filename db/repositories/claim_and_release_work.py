@@ -178,9 +178,8 @@ class WorkItems(Repository):
         elif item.kind in STATES:
             stage = STATES[item.kind]
             if error is not None:
-                Jobs(self.session).set_reason(
-                    job_id, _describe_interruption(stage, "and is tried again", error)
-                )
+                reason = _describe_interruption(stage, "and is tried again", error)
+                Jobs(self.session).set_reason(job_id, reason)
             text = SILENT if error is None else error.message
             events.append(job_id, StageReturnedEvent(state=stage, error=text))
 

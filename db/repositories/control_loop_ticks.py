@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, case, or_, select, update
+from sqlalchemy import and_, case, or_, select, update
 
 from mallorn.db.database_clock import now
 from mallorn.db.repositories.base import Repository, seconds_from_now
@@ -56,17 +56,12 @@ class LoopTicks(Repository):
 
         They were stored before the clock was set back, and would delay the loops.
         """
-        self._correct_future_column(Job.planned_at, None, tolerance_sec=AHEAD_SEC)
-        self._correct_future_column(
-            LeaseRow.until, seconds_from_now(lease_sec), tolerance_sec=lease_sec + AHEAD_SEC
-        )
-        self._correct_future_column(LeaseRow.sent_at, now(), tolerance_sec=AHEAD_SEC)
-        for table in (Device, Worker):
-            self._correct_future_column(table.last_seen, now(), tolerance_sec=AHEAD_SEC)
-
-    def _correct_future_column(
-        self, column: Any, value: ColumnElement[float] | None, tolerance_sec: float
-    ) -> None:
-        self.execute_and_count(
-            update(column.class_).where(column > seconds_from_now(tolerance_sec)).values({column.key: value})
-        )
+        # By column: how far ahead its times may be, and the value that replaces later ones.
+        limits: list[tuple[Any, float, Any]] = [
+            (Job.planned_at, 0.0, None),
+            (LeaseRow.until, lease_sec, seconds_from_now(lease_sec)),
+            *((column, 0.0, now()) for column in (LeaseRow.sent_at, Device.last_seen, Worker.last_seen)),
+        ]
+        for column, ahead_sec, value in limits:
+            is_later = column > seconds_from_now(ahead_sec + AHEAD_SEC)
+            self.execute_and_count(update(column.class_).where(is_later).values({column.key: value}))

@@ -10,7 +10,7 @@ from sqlalchemy.orm import aliased
 from mallorn.core.cost_model_name import PRIVATE, CostModelName, base_family, private_family_prefix
 from mallorn.core.values.cost_model_version import CostModelVersion
 from mallorn.db.paging import Page, check_limit, decode_cursor, page
-from mallorn.db.repositories.base import Repository, equalities, found
+from mallorn.db.repositories.base import Repository, equalities, require_row
 from mallorn.db.tables import CostModelRow, TargetRow
 
 
@@ -74,16 +74,15 @@ class CostModels(Repository):
         return self.session.scalars(statement.returning(CostModelRow)).one()
 
     def lock_target(self, target_id: int) -> None:
-        """Lock a target's cost models until the transaction ends; on SQLite the database."""
+        """Lock a target's cost models until the transaction ends; SQLite locks the entire
+        database."""
         lock = select(TargetRow.id).where(TargetRow.id == target_id).with_for_update(key_share=True)
         self.session.execute(lock).all()
 
     def latest(self, family: str, target_id: int, name: str) -> CostModelRow | None:
         """Return the active version, including its bytes, or None."""
-        query = select(CostModelRow).where(
-            *_same_model_conditions(family, target_id, name), CostModelRow.active
-        )
-        return self.session.scalars(query).one_or_none()
+        query = select(CostModelRow).where(*_same_model_conditions(family, target_id, name))
+        return self.session.scalars(query.where(CostModelRow.active)).one_or_none()
 
     def head(self, family: str, target_id: int, name: str) -> Head | None:
         """Return the active version and the rows that the newest one has seen, or None.
@@ -119,8 +118,9 @@ class CostModels(Repository):
     ) -> list[BaseElsewhere]:
         own = CostModelRow
         columns = own.id, own.family, own.name, own.version, own.rows, own.metrics
-        query = select(*columns, TargetRow.text).join(TargetRow, TargetRow.id == own.target_id)
-        query = query.where(own.family == base_family(op), own.active, condition).order_by(*order)
+        of_op = own.family == base_family(op), own.active, condition
+        query = select(*columns, TargetRow.text).where(*of_op).order_by(*order)
+        query = query.join(TargetRow, TargetRow.id == own.target_id)
         bases: list[BaseElsewhere] = []
         for row in self.session.execute(query):
             name = CostModelName(row.family, row.name, row.version)
@@ -170,7 +170,7 @@ class CostModelVersions(Repository):
         """Return a version. Raises NotFound if there is none that this owner may see."""
         query = _versions().where(CostModelRow.id == version_id, _is_visible_to(owner))
         row = self.session.execute(query).one_or_none()
-        return _version(found(row, f"cost model {version_id}", "mallorn costmodels list"))
+        return _version(require_row(row, f"cost model {version_id}", "mallorn costmodels list"))
 
     def activate(self, version_id: int, owner: str | None = None) -> CostModelVersion:
         """Make this version active for new rounds and training.

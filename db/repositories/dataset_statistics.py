@@ -52,7 +52,8 @@ class Counts(Repository):
     """
 
     def count_new_rows(self, settled_sec: float = SETTLED_SEC) -> int:
-        """Count rows older than `settled_sec`; return by how many ids the mark has advanced."""
+        """Add rows older than `settled_sec` to the stored counts. Return by how many ids
+        the mark, up to which rows are counted, has advanced."""
         self.lock_name(COUNTS)
         mark = self._read_mark()
         rows = select(Measurement.id, Measurement.created_at).order_by(Measurement.id)

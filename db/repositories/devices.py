@@ -96,10 +96,9 @@ class Devices(Repository):
     def machine_of(self, key: MachineKey) -> DeviceMachine | None:
         """Return the newest benchmark of machines with this key; None if none was tried."""
         # Pods leave thousands of rows, and each new row gets the newest known machine.
-        latest = (
-            select(Device.machine).where(has_machine_key(key)).order_by(Device.last_seen.desc()).limit(LATEST)
-        )
-        machines = [machine for machine in self.session.scalars(latest) if machine is not None]
+        latest = select(Device.machine).where(has_machine_key(key)).order_by(Device.last_seen.desc())
+        rows = self.session.scalars(latest.limit(LATEST))
+        machines = [machine for machine in rows if machine is not None]
         return max(machines, key=lambda machine: machine.probed_at or 0.0, default=None)
 
     def find_newest_machine_of_target(self, target_id: int) -> DeviceMachine | None:

@@ -43,7 +43,7 @@ class FairShares(Repository):
         self.execute_and_count(update_query)
 
     def seconds_left(self, job_id: str) -> float | None:
-        """Return the seconds until a job must end; None without a deadline or if exported."""
+        """Return the seconds a job may tune; None without a deadline or if exported."""
         return self.session.scalar(select(_seconds_left()).where(Job.id == job_id))
 
     def list_jobs_to_plan(self, per_target: int) -> Sequence[str]:

@@ -47,6 +47,4 @@ class Features(Repository):
             for key, row in sorted(rows.items())
         ]
         if values:
-            self.execute_for_rows(
-                self.insert(FeatureRow).on_conflict_do_nothing(index_elements=list(_KEY)), values
-            )
+            self.execute_for_rows(self.insert(FeatureRow).on_conflict_do_nothing(index_elements=_KEY), values)

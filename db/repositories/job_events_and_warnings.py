@@ -8,7 +8,7 @@ from sqlalchemy import insert, select, update
 
 from mallorn.core.values.event import JobEvent, WarningEvent, read_event
 from mallorn.core.values.job import JobWarning
-from mallorn.db.repositories.base import Repository, found
+from mallorn.db.repositories.base import Repository, require_row
 from mallorn.db.tables import Event, Job
 
 EventType = TypeVar("EventType", bound=JobEvent)
@@ -22,13 +22,13 @@ class Events(Repository):
     """
 
     def append(self, job_id: str, event: JobEvent) -> int:
-        """Append an event to a job's log; return its number. Raises NotFound without a job."""
+        """Append an event to a job's log and return its number. Raises NotFound if there is
+        no job."""
         statement = update(Job).where(Job.id == job_id).values(event_count=Job.event_count + 1)
         count: int | None = self.session.scalar(statement.returning(Job.event_count))
-        seq = found(count, f"job {job_id}", "mallorn jobs")
-        self.session.execute(
-            insert(Event).values(job_id=job_id, seq=seq, kind=event.kind, payload=event.payload())
-        )
+        seq = require_row(count, f"job {job_id}", "mallorn jobs")
+        fields = {"kind": event.kind, "payload": event.payload()}
+        self.session.execute(insert(Event).values(job_id=job_id, seq=seq, **fields))
         return seq
 
     def after(self, job_id: str, seq: int, limit: int = 100) -> list[Event]:
@@ -37,7 +37,8 @@ class Events(Repository):
         return list(self.session.scalars(query))
 
     def newest(self, job_id: str, kind: type[EventType]) -> EventType | None:
-        """Return the last event of a kind; None if this version can read none."""
+        """Return the last event of a kind, or None if there is none that this version can
+        read."""
         return self.find_newest_by_job([job_id], kind).get(job_id)
 
     def is_last(self, job_id: str, kind: type[JobEvent], *rivals: type[JobEvent]) -> bool:

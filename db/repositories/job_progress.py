@@ -1,11 +1,11 @@
 """The progress of jobs: their trials, outcomes and best times."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, func, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from mallorn.core.outcomes import LEFT_UNBUILT, Outcome
@@ -13,7 +13,6 @@ from mallorn.core.states import MeasurementKind, RoundState
 from mallorn.db.repositories.measurement_filters import best_of_task, was_left_unbuilt
 from mallorn.db.tables import Job, Measurement, Round, Task
 
-Rows = Sequence[Row[*tuple[Any, ...]]]
 Outcomes = Mapping[str | None, dict[str, int]]  # number of trials by job and outcome
 
 
@@ -63,7 +62,11 @@ def progress_of(session: Session, jobs: Sequence[Job]) -> dict[str, Progress]:
     key = Round.job_id, Task.id, Task.retired
     visit_query = select(*key, func.count(Round.id).label("rounds")).join(Round, Round.task_id == Task.id)
     visit_query = visit_query.where(Round.job_id.in_(ids)).group_by(*key)
-    tasks, visits = _by_job(session.execute(task_query)), _by_job(session.execute(visit_query))
+    tasks, visits = defaultdict[str, list[Any]](list), defaultdict[str, list[Any]](list)
+    query: Select[*tuple[Any, ...]]
+    for query, rows_by_job in ((task_query, tasks), (visit_query, visits)):
+        for row in session.execute(query):
+            rows_by_job[row.job_id].append(row)
     progress_by_job: dict[str, Progress] = {}
     for job_id in ids:
         best_us = {task.id: task.best_us for task in tasks[job_id] if task.best_us is not None}
@@ -97,11 +100,4 @@ def _split_build_errors(session: Session, outcomes: Outcomes) -> Outcomes:
     for job_id, unbuilt in session.execute(query.group_by(Measurement.job_id)) if ids else ():
         counts = Counter(by_job[job_id]) - Counter({Outcome.BUILD_ERROR: unbuilt})
         by_job[job_id] = {**counts, LEFT_UNBUILT: unbuilt}
-    return by_job
-
-
-def _by_job(rows: Iterable[Row[*tuple[Any, ...]]]) -> Mapping[str, Rows]:
-    by_job = defaultdict[str, list[Row[*tuple[Any, ...]]]](list)
-    for row in rows:
-        by_job[row.job_id].append(row)
     return by_job

@@ -15,7 +15,7 @@ from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.machine import Machine
 from mallorn.db.database_clock import now
 from mallorn.db.paging import Page, check_limit, decode_cursor, page
-from mallorn.db.repositories.base import Repository, found, is_owned_by, reason_columns
+from mallorn.db.repositories.base import Repository, is_owned_by, reason_columns, require_row
 from mallorn.db.repositories.devices import has_machine_key, machine_key_of
 from mallorn.db.repositories.job_progress import count_by_outcome
 from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem, is_still_held
@@ -132,12 +132,12 @@ class Jobs(Repository):
         # Workers must still find a job that was deleted during their work; owners must not.
         is_visible = true() if owner is None else Job.deleted_at.is_(None)
         query = select(Job).where(Job.id == job_id, is_owned_by(owner), is_visible)
-        return found(self.session.scalars(query).one_or_none(), f"job {job_id}", "mallorn jobs")
+        return require_row(self.session.scalars(query).one_or_none(), f"job {job_id}", "mallorn jobs")
 
     def check_owner_had_job(self, job_id: str, owner: str | None) -> None:
         """Raise NotFound unless the owner has or had this job, even if it is deleted."""
         query = select(Job.id).where(Job.id == job_id, is_owned_by(owner))
-        found(self.session.scalar(query), f"job {job_id}", "mallorn jobs")
+        require_row(self.session.scalar(query), f"job {job_id}", "mallorn jobs")
 
     def list_earlier_imports(self, job: Job) -> Sequence[Job]:
         """Return an owner's newest other jobs with this model and target, once imported."""
@@ -229,9 +229,9 @@ class Jobs(Repository):
 
         Raises NotFound if there is no such job, Conflict if it is not active.
         """
-        columns = (
-            reason_columns(reason, cause, detail) if reason else reason_columns(PAUSED_BY_OWNER, Cause.OWNER)
-        )
+        if not reason:
+            reason, cause = PAUSED_BY_OWNER, Cause.OWNER
+        columns = reason_columns(reason, cause, detail)
         return self._change_state(job_id, owner, ACTIVE, JobState.PAUSED, columns, resume_state=Job.state)
 
     def cancel(self, job_id: str, owner: str | None, reason: str = "cancelled by its owner") -> Job:
@@ -308,7 +308,8 @@ class Jobs(Repository):
         self.execute_and_count(update(Job).where(*importing).values(target_id=target_id))
 
     def bind_machine(self, job_id: str, machine: Machine) -> None:
-        """Bind a job to the machine for which candidates are proposed, unless it has one."""
+        """Bind a job to the machine for which its candidates are proposed, unless it has
+        one."""
         unbound = Job.id == job_id, Job.machine.is_(None)
         self.execute_and_count(update(Job).where(*unbound).values(machine=machine))
 
@@ -325,7 +326,8 @@ class JobLabels(Repository):
         return labels
 
     def change(self, job_id: str, changes: Mapping[str, str | None]) -> None:
-        """Set labels, remove those that are None; raises InvalidRequest above MOST_LABELS."""
+        """Set labels of a job, and remove those whose new value is None. Raises
+        InvalidRequest if the job would have more than MOST_LABELS."""
         Jobs(self.session).lock_job(job_id)
         in_changes = JobLabel.job_id == job_id, JobLabel.key.in_(changes)
         self.execute_and_count(delete(JobLabel).where(*in_changes))

@@ -70,7 +70,7 @@ class Loss:
 
 
 class Leases(Repository):
-    """Leases of work. A transaction that locks a lease and a job must lock the job first."""
+    """Leases of work. Transactions that lock a lease and a job lock the job first."""
 
     def add_or_reopen_work(self, item: WorkItem, job_id: str) -> None:
         """Add work, or reopen it without holder and losses; its message is sent now."""
@@ -99,11 +99,13 @@ class Leases(Repository):
         return self._change(hold, until=seconds_from_now(lease_sec))
 
     def return_work(self, hold: LeaseToken, is_delayed: bool = False) -> bool:
-        """Free unfinished work without counting a loss; return whether this lease held it."""
+        """Free unfinished work without counting a loss; a sweep sends its message again.
+        Return False if this lease no longer holds it."""
         return self._change(hold, **FREED | ({"sent_at": now()} if is_delayed else {}))
 
     def leave_to_other_hosts(self, hold: LeaseToken, left_by: Sequence[str]) -> bool:
-        """Free work that hosts of `left_by` cannot do; return whether this lease held it."""
+        """Free work that the hosts of workers `left_by` cannot do, without counting a loss.
+        Return False if this lease no longer holds it."""
         return self._change(hold, left_by=[*left_by], **FREED)
 
     def end(self, hold: LeaseToken) -> bool:
@@ -121,9 +123,8 @@ class Leases(Repository):
 
     def record_killed_holder(self, hold: LeaseToken) -> Loss | None:
         """Free work whose holder was killed, and count a death; None if not held."""
-        return next(
-            iter(self._free_and_count_losses(is_row_held_by(hold), LeaseRow.deaths, MAX_DEATHS)), None
-        )
+        losses = self._free_and_count_losses(is_row_held_by(hold), LeaseRow.deaths, MAX_DEATHS)
+        return next(iter(losses), None)
 
     def jobs_with_expired_leases(self) -> Sequence[str | None]:
         """Return the jobs with expired leases; None stands for work that belongs to no job."""
@@ -131,7 +132,8 @@ class Leases(Repository):
         return self.session.scalars(jobs).all()
 
     def free_expired_work(self, job_id: str | None) -> Sequence[Loss]:
-        """Free a job's expired work (None: that of no job); count a death of each holder."""
+        """Free a job's work whose lease expired, and count a death of each holder. `job_id`
+        None stands for work that belongs to no job."""
         self.lock_jobs(select(Job.id).where(Job.id == job_id))
         is_of_job = LeaseRow.job_id.is_not_distinct_from(job_id)
         return self._free_and_count_losses(and_(_has_expired(), is_of_job), LeaseRow.deaths, MAX_DEATHS)

@@ -69,7 +69,8 @@ def is_eligible() -> ColumnElement[bool]:
 
 
 def is_bound_only() -> ColumnElement[bool]:
-    """Return the condition for upper bounds measured here, of candidates never found wrong."""
+    """Return the condition for rows measured here with an upper bound instead of a time.
+    Candidates that ever gave a wrong result are excluded."""
     return and_(Measurement.kind.not_in(IMPORTED), Measurement.bound_us.is_not(None), ~_refuted())
 
 
@@ -134,12 +135,9 @@ def best_of_task(*conditions: ColumnElement[bool]) -> ScalarSelect[float | None]
     Times of unfinished rounds do not count yet, because they may still turn into upper bounds.
     """
     same_program = Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id
-    is_running = exists(
-        select(Round.id).where(Round.id == Measurement.round_id, Round.state == RoundState.LEASED)
-    )
-    query = select(Measurement.latency_us).where(
-        *same_program, is_eligible(), is_usable_by_job(), ~is_running, *conditions
-    )
+    running = Round.id == Measurement.round_id, Round.state == RoundState.LEASED
+    usable = *same_program, is_eligible(), is_usable_by_job(), ~exists(select(Round.id).where(*running))
+    query = select(Measurement.latency_us).where(*usable, *conditions)
     return query.order_by(Measurement.latency_us).limit(1).correlate(Task, Job).scalar_subquery()
 
 

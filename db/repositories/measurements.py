@@ -56,12 +56,8 @@ class Measurements(Repository):
         row = self.session.scalars(query).one_or_none()
         if row is None:
             raise LeaseLost(f"round {round_id} is no longer leased to attempt {token.attempt}")
-        columns = {
-            "job_id": row.job_id,
-            "round_id": row.id,
-            "workload_id": row.workload_id,
-            "target_id": row.target_id,
-        }
+        names = "job_id", "workload_id", "target_id"
+        columns = {"round_id": row.id, **{name: getattr(row, name) for name in names}}
         return len(self._add(columns | {"kind": MeasurementKind.TRIAL}, rows))
 
     def add_finish(
@@ -89,7 +85,8 @@ class Measurements(Repository):
             self.mark_as_bounds(share, *conditions)
 
     def mark_as_bounds(self, share: float | None, *conditions: ColumnElement[bool]) -> int:
-        """Turn times into upper bounds; a `share` (None: unknown) of each was disturbed."""
+        """Turn times into upper bounds; return how many rows this changed. `share` is the
+        share of the time that was disturbed, None if unknown."""
         bound = {"bound_us": Measurement.latency_us, "latency_us": None, "disturbed": share}
         rows = update(Measurement).where(*conditions, Measurement.latency_us.is_not(None))
         return self.execute_and_count(rows.values(bound))

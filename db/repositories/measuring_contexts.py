@@ -30,13 +30,8 @@ class Contexts(Repository):
         `built_by` is the builder's TVM version and code digest; None if it was not
         reported.
         """
-        fields: dict[str, object] = {
-            "target_id": target_id,
-            "host_class": host_class,
-            "tvm_version": tvm_version,
-            "threads": threads,
-            "evaluator": evaluator,
-        }
+        machine = {"target_id": target_id, "host_class": host_class, "threads": threads}
+        fields: dict[str, object] = {**machine, "tvm_version": tvm_version, "evaluator": evaluator}
         if built_by not in (None, tvm_version):  # otherwise the key equals that of older versions
             fields["built_by"] = built_by
         key = _key(fields)

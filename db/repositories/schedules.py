@@ -12,7 +12,7 @@ from mallorn.core.values.dataset import VerifiedSchedule, WholeSchedule
 from mallorn.core.values.trial import Trial
 from mallorn.db.measurement_codec import pack_text, pack_times, unpack_text, unpack_times
 from mallorn.db.paging import Page, check_limit, decode_cursor, page
-from mallorn.db.repositories.base import Repository, equalities, found, is_owned_by
+from mallorn.db.repositories.base import Repository, equalities, is_owned_by, require_row
 from mallorn.db.repositories.measurement_filters import is_not_refuted, is_shared
 from mallorn.db.repositories.measuring_contexts import is_inside_model
 from mallorn.db.repositories.trials import select_trials, trial_of
@@ -46,7 +46,8 @@ PLACE = Workload.name, TargetRow.text, CONTEXT, Schedule.workload_id, Schedule.l
 
 class Schedules(Repository):
     def promote(self, new: NewSchedule) -> Schedule:
-        """Store a verified best measurement; do nothing if it is stored already."""
+        """Store a verified best measurement; a second call for the same measurement changes
+        nothing."""
         values = asdict(new) | {"trace": pack_text(new.trace), "run_us": pack_times(new.run_us)}
         row = self.insert(Schedule).values(values).on_conflict_do_nothing(index_elements=["measurement_id"])
         self.session.execute(row)
@@ -93,10 +94,11 @@ class Schedules(Repository):
         return page(self.session.execute(query).all(), limit, _page_position).map_items(_verified)
 
     def get(self, schedule_id: int, owner: str | None) -> WholeSchedule:
-        """Return a schedule that an owner's job promoted. Raises NotFound if there is none."""
+        """Return a schedule that a job of the owner promoted. Raises NotFound if there is
+        none."""
         query = _select_named_schedules(owner).where(Schedule.id == schedule_id)
         result = self.session.execute(query).one_or_none()
-        row = found(result, f"schedule {schedule_id}", "mallorn schedules")
+        row = require_row(result, f"schedule {schedule_id}", "mallorn schedules")
         schedule: Schedule = row[0]
         fields = _verified(row).model_dump() | {"run_us": unpack_times(schedule.run_us)}
         return WholeSchedule(trace=unpack_text(schedule.trace), **fields)
@@ -151,7 +153,8 @@ class BestRecords(Repository):
     """Reads the best measurement of each workload and context, without private programs."""
 
     def has_row(self, dataset: str, row: int) -> bool:
-        """Return whether row `row` of the dataset with key `dataset` is stored here."""
+        """Return whether row `row` of the dataset with key `dataset`, ours or another, is
+        stored here."""
         source = self.session.scalars(select(SourceDataset).where(SourceDataset.key == dataset)).one_or_none()
         if source is None:
             return False

@@ -10,7 +10,7 @@ from sqlalchemy.orm import InstrumentedAttribute, class_mapper
 
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.db.columnar_rows import Columns
-from mallorn.db.repositories.base import Repository, found
+from mallorn.db.repositories.base import Repository, require_row
 from mallorn.db.repositories.measurement_filters import is_shared
 from mallorn.db.tables import (
     Context,
@@ -41,7 +41,7 @@ class Snapshots(Repository):
 
     def get(self, name: str) -> Snapshot:
         """Return the snapshot with this name. Raises NotFound if there is none."""
-        return found(self.find(name), f"snapshot {name}", "mallorn dataset snapshot   (lists them)")
+        return require_row(self.find(name), f"snapshot {name}", "mallorn dataset snapshot   (lists them)")
 
     def list(self) -> Sequence[Snapshot]:
         return self.session.scalars(select(Snapshot).order_by(Snapshot.id.desc())).all()
@@ -52,9 +52,8 @@ class Sources(Repository):
 
     def own(self) -> SourceDataset:
         """Return this dataset; the first call creates its key."""
-        self.session.execute(
-            self.insert(SourceDataset).values(key=uuid4().hex, own=True).on_conflict_do_nothing()
-        )
+        insert = self.insert(SourceDataset).values(key=uuid4().hex, own=True)
+        self.session.execute(insert.on_conflict_do_nothing())
         return self.session.scalars(select(SourceDataset).where(SourceDataset.own)).one()
 
     def ensure(self, key: str) -> int:
@@ -135,7 +134,8 @@ class SnapshotRows(Repository):
         return {context.id: context for context in self.session.scalars(select(Context))}
 
     def check(self, selection: Selection) -> None:
-        """Raise NotFound for an unknown target, operator or model, most likely misspelt."""
+        """Raise NotFound for a target, operator or model that does not exist, most likely a
+        typing error."""
         for column, value in _filters(selection):
             if self.session.scalar(select(column).where(column == value).limit(1)) is None:
                 raise NotFound(f"the dataset has no rows of {value}", hint="mallorn dataset stats")

@@ -10,7 +10,7 @@ from mallorn.core.cost_model_name import CostModelName
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.db.database_clock import now
 from mallorn.db.paging import Page, check_limit, decode_cursor, page
-from mallorn.db.repositories.base import Repository, found
+from mallorn.db.repositories.base import Repository, require_row
 from mallorn.db.repositories.cost_models import CostModelVersions
 from mallorn.db.repositories.job_events_and_warnings import NewJobWarning, Warnings
 from mallorn.db.repositories.jobs import Jobs
@@ -34,7 +34,7 @@ class Models(Repository):
     def get(self, model_id: str, owner: str | None) -> Model:
         """Return a model. Raises NotFound, also for another owner's model."""
         query = select(Model).where(Model.id == model_id, _owned(owner)).order_by(Model.created_at).limit(1)
-        return found(self.session.scalars(query).one_or_none(), f"model {model_id}", "mallorn models")
+        return require_row(self.session.scalars(query).one_or_none(), f"model {model_id}", "mallorn models")
 
     def lock_model(self, model_id: str) -> None:
         """Lock a model until commit, so that others cannot store, use or delete it."""
@@ -68,7 +68,8 @@ class Models(Repository):
         return [(row.id, row.owner) for row in self.session.execute(query)]
 
     def find_id(self, text: str) -> str:
-        """Return the id of the only model with this id or name; raises NotFound or Conflict."""
+        """Return the id of any owner's model with this id or name. Raises NotFound if there
+        is none, Conflict if there are several."""
         query = select(Model.id).where(or_(Model.id == text, Model.name == text)).distinct()
         ids = self.session.scalars(query.order_by(Model.id)).all()
         if not ids:
@@ -102,7 +103,8 @@ class Repairs(Repository):
     """Records lost files. Deletes no measurement, schedule or cost-model version."""
 
     def record_lost_model(self, model_id: str) -> Sequence[str]:
-        """Warn jobs of a lost model and return their ids; delete its rows without jobs."""
+        """Warn jobs that their model's file is lost; return their ids. Also delete the
+        model's rows of owners whose jobs do not use it."""
         for owner in self.session.scalars(select(Model.owner).where(Model.id == model_id)).all():
             with suppress(Conflict):
                 Models(self.session).delete(model_id, owner)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import delete, exists, select
 
 from mallorn.core.targets import Target
-from mallorn.db.repositories.base import Repository, found
+from mallorn.db.repositories.base import Repository, require_row
 from mallorn.db.tables import Base, TargetRow
 
 
@@ -24,7 +24,7 @@ class Targets(Repository):
 
     def get(self, target_id: int) -> TargetRow:
         """Return the target with this id. Raises NotFound if there is none."""
-        return found(self.session.get(TargetRow, target_id), f"target {target_id}")
+        return require_row(self.session.get(TargetRow, target_id), f"target {target_id}")
 
     def list(self) -> Sequence[TargetRow]:
         return self.session.scalars(select(TargetRow).order_by(TargetRow.id)).all()

@@ -240,10 +240,8 @@ def _tasks(job: Job) -> Select[*tuple[Any, ...]]:
     known_us = case((~was_tried, _Finish.latency_us))
     same_workload = Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id
     is_timed = Measurement.kind == MeasurementKind.FINISH, is_eligible(), is_usable_by_job()
-    finishes = (
-        select(Measurement.id).where(*same_workload, *is_timed).order_by(Measurement.latency_us).limit(1)
-    )
-    best = finishes.correlate(Task, Job).scalar_subquery()
+    finishes = select(Measurement.id).where(*same_workload, *is_timed).order_by(Measurement.latency_us)
+    best = finishes.limit(1).correlate(Task, Job).scalar_subquery()
     return (
         select(*columns, Task.workload_id, Workload.flops, Workload.args, workload_is_busy(), known_us)
         .join(Workload, Workload.id == Task.workload_id)

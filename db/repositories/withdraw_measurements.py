@@ -13,7 +13,7 @@ from mallorn.core.cost_model_name import base_family
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 from mallorn.core.values.fleet import Withdrawn
-from mallorn.db.repositories.base import Repository, found
+from mallorn.db.repositories.base import Repository, require_row
 from mallorn.db.repositories.cost_models import CostModels
 from mallorn.db.repositories.dataset_statistics import COUNTS, Counts
 from mallorn.db.repositories.measurements import Measurements
@@ -35,7 +35,8 @@ class Withdrawals(Repository):
     """
 
     def count(self, name: str, since: float | None = None) -> Withdrawn:
-        """Return how many rows `withdraw` would change; raises NotFound without the device."""
+        """Return the numbers of rows that `withdraw` would change. Raises NotFound if there
+        is no such device."""
         from_device = self._is_measured_by(name, since)
         rows = self.session.scalar(select(func.count()).select_from(Measurement).where(from_device)) or 0
         is_based_on_them = Schedule.measurement_id.in_(_ids(from_device))
@@ -88,8 +89,8 @@ class Withdrawals(Repository):
         self.execute_and_count(update(CostModelRow).where(is_trained).values(active=False))
 
     def _is_measured_by(self, name: str, since: float | None) -> ColumnElement[bool]:
-        query = select(Device.id).where(Device.name == name)
-        device_id = found(self.session.scalar(query), f"device {name}", "mallorn devices")
+        row_id = self.session.scalar(select(Device.id).where(Device.name == name))
+        device_id = require_row(row_id, f"device {name}", "mallorn devices")
         from_device = Measurement.device_id == device_id, Measurement.outcome.not_in(_NOT_FROM_DEVICE)
         recent = () if since is None else (Measurement.created_at >= since,)
         return and_(*from_device, *recent)
@@ -178,9 +179,8 @@ class BusyHours(Repository):
 
     def mark_as_bounds(self, hour: BusyHour) -> int:
         """Mark a busy hour's times as mere upper bounds; return the number of rows."""
-        return Withdrawals(self.session).turn_into_bounds(
-            _of_hour(hour.job_id, hour.since), 1 - 1 / hour.times
-        )
+        of_hour = _of_hour(hour.job_id, hour.since)
+        return Withdrawals(self.session).turn_into_bounds(of_hour, 1 - 1 / hour.times)
 
 
 def _of_hour(job_id: str, since: float) -> ColumnElement[bool]:

@@ -24,10 +24,8 @@ class Workers(Repository):
 
     def list_tuning_worker_ids(self) -> set[str]:
         """Return live workers that run rounds: not stopped, resting or only importing."""
-        tuning = [
-            worker for worker in self.list(FRESH_SEC) if worker.info.can_tune and not worker.info.stopped
-        ]
-        return {worker.id for worker in tuning if not worker.info.missing_resource}
+        infos = {worker.id: worker.info for worker in self.list(FRESH_SEC) if not worker.info.stopped}
+        return {name for name, info in infos.items() if info.can_tune and not info.missing_resource}
 
     def builder(self) -> str | None:
         """Return the builder of the newest live worker that runs rounds; None if unknown."""
@@ -97,7 +95,8 @@ class Activity(Repository):
 
 
 def hide_foreign_names(row: Row[*tuple[Any, ...]]) -> dict[str, object]:
-    """Return a row as a dictionary, without ids and names of jobs that are not `mine`."""
+    """Return a row as a dictionary, without the ids and names of another owner's job. They
+    are None unless the row's column `mine` is true."""
     fields = dict(row._mapping)
     return fields if fields.pop("mine") else fields | dict.fromkeys(PRIVATE)
 

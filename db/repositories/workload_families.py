@@ -79,11 +79,10 @@ class WorkloadFamilies(Repository):
     ) -> Mapping[int, Sequence[RankedRound]]:
         """Return, by workload id, those of its newest done rounds that had a cost model."""
         match = self.is_among(Round.workload_id, workload_ids), Round.target_id == target_id
+        conditions = *match, Round.state == RoundState.DONE
         place = func.row_number().over(partition_by=Round.workload_id, order_by=Round.id.desc())
         columns = Round.id, Round.workload_id, Round.cost_model_id, Round.stats
-        done_rounds = (
-            select(*columns, place.label("place")).where(*match, Round.state == RoundState.DONE).subquery()
-        )
+        done_rounds = select(*columns, place.label("place")).where(*conditions).subquery()
         query = (
             select(done_rounds.c.workload_id, done_rounds.c.id, CostModelRow.family, done_rounds.c.stats)
             .join(CostModelRow, CostModelRow.id == done_rounds.c.cost_model_id)
@@ -101,12 +100,8 @@ class WorkloadFamilies(Repository):
         for member in members:
             groups[replace(member, workload_id=0, key="", op="", structure="")].append(member.workload_id)
         for member, ids in groups.items():
-            conditions = (
-                Task.job_id == job_id,
-                self.is_among(Task.workload_id, sorted(ids)),
-                Task.family == "",
-            )
-            self.execute_and_count(update(Task).where(*conditions).values(_family_columns(member)))
+            tasks = update(Task).where(Task.job_id == job_id, self.is_among(Task.workload_id, sorted(ids)))
+            self.execute_and_count(tasks.where(Task.family == "").values(_family_columns(member)))
 
     def move(self, target_id: int, old: FamilyMember, new: FamilyMember) -> None:
         """Move a target's workload to another family in all jobs with the old one."""

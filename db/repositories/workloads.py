@@ -46,6 +46,7 @@ class Workloads(Repository):
         """
         columns = {"kept_upto": KEPT if private else 0, "code": code}
         in_order = sorted(workloads, key=lambda new: new.key)
+        keys = [new.key for new in in_order]
         values = [asdict(new) | columns | {"tir": pack_text(new.tir)} for new in in_order]
         insert = self.insert(Workload)
         if code is None:
@@ -63,14 +64,11 @@ class Workloads(Repository):
             self.execute_for_rows(upsert, values)
         if not private:
             # Shared from now on. Snapshots still leave out the rows that exist now.
-            was_private = (
-                self.is_among(Workload.key, [new.key for new in workloads]),
-                Workload.kept_upto == KEPT,
-            )
+            was_private = self.is_among(Workload.key, keys), Workload.kept_upto == KEPT
             if self.session.scalar(select(exists().where(*was_private))):
                 upto = SnapshotRows(self.session).find_newest_settled_id()
                 self.execute_and_count(update(Workload).where(*was_private).values(kept_upto=upto))
-        return self.ids([new.key for new in workloads])
+        return self.ids(keys)
 
     def ids(self, keys: Collection[str]) -> dict[str, int]:
         """Return ids by key, without keys that are not in the dataset."""
@@ -99,7 +97,8 @@ def tir_of(workload: Workload) -> str:
 
 
 class Networks(Repository):
-    """Reads the workloads of all models whose jobs are not private and write to the dataset."""
+    """Reads the workloads of all owners' models, without private jobs and those that do not
+    write to the dataset."""
 
     def call_counts_by_network(self) -> Mapping[str, Mapping[str, int]]:
         """Return how often each network calls each workload, by name and workload key."""

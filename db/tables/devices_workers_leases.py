@@ -49,7 +49,8 @@ class Tick(Base):
 
 
 class LeaseRow(Base):
-    """Work that one process at a time does. Rows remain, so that `attempt` only grows."""
+    """Work that one process at a time does, under a lease. Rows remain, so that `attempt`
+    only grows."""
 
     __tablename__ = "held_work"
     __table_args__ = (

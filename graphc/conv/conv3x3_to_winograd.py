@@ -182,8 +182,10 @@ class Conv3x3ToWinograd(Pass[WinogradPlan]):
         top, left = map(int, list(attrs.padding)[:2])
         _, out_height, out_width, out_channels = sizes_of(call)
         has_pairs = channels % PAIR == 0 and out_channels % LANES == 0
-        sizes = batch, height, width, channels, top, left, out_height, out_width, out_channels
-        plan = choose_winograd_plan(Shape(*sizes, self.precision if has_pairs else "float32"))
+        dtype = self.precision if has_pairs else "float32"
+        plan = choose_winograd_plan(
+            Shape(batch, height, width, channels, top, left, out_height, out_width, out_channels, dtype)
+        )
         if plan is None:
             raise Leave("copying the tiles would take longer than it saves")
         return plan

@@ -69,13 +69,11 @@ class PadConvToVectors(Pass[Sizes]):
 
     def rewrite(self, call: Any, facts: Sizes, g: Graph) -> Any:
         weights = g.array(call.args[1])
-        padded_weights = np.pad(
-            weights, [(0, 0)] * (weights.ndim - 1) + [(0, facts.outputs - weights.shape[-1])]
-        )
+        padding = facts.outputs - weights.shape[-1]
+        padded_weights = np.pad(weights, [*[(0, 0)] * (weights.ndim - 1), (0, padding)])
         name = f"whole_{call.op.name.rpartition('.')[2]}"
-        return g.call_function(
-            name, padded_convolution(facts), [call.args[0], relax.const(padded_weights)], call.ty
-        )
+        arguments = [call.args[0], relax.const(padded_weights)]
+        return g.call_function(name, padded_convolution(facts), arguments, call.ty)
 
 
 def is_supported(call: Any) -> bool:

@@ -98,15 +98,8 @@ class Deconvolution:
     @property
     def phase_result_shape(self) -> tuple[int, ...]:
         """Shape of the result, with each spatial axis split into i // stride, i % stride."""
-        high, wide = self.high, self.wide
-        return (
-            self.batch,
-            high.results_per_phase,
-            high.stride,
-            wide.results_per_phase,
-            wide.stride,
-            self.outputs,
-        )
+        rows, columns = ((axis.results_per_phase, axis.stride) for axis in (self.high, self.wide))
+        return self.batch, *rows, *columns, self.outputs
 
     @property
     def plain_conv_padding(self) -> tuple[int, ...]:
@@ -286,9 +279,8 @@ def _flipped_convolution(call: Any, sizes: Deconvolution, _: Graph) -> Any:
 def _rewrite_as_phase_convolutions(call: Any, sizes: Deconvolution, g: Graph) -> Any:
     high, wide = sizes.high, sizes.wide
     margins = 0, 0, *high.margins, *wide.margins, 0, 0
-    padded_data = (
-        relax.op.nn.pad(_expand_data_to_2d(call), margins) if any(margins) else _expand_data_to_2d(call)
-    )
+    data = _expand_data_to_2d(call)
+    padded_data = relax.op.nn.pad(data, margins) if any(margins) else data
     split = wide.weights(high.weights(_kernels(call, sizes), 0), 2).swapaxes(1, 2)
     function = build_phase_function(sizes, split.shape, str(split.dtype))
     arguments = [padded_data, relax.const(np.ascontiguousarray(split))]

@@ -77,9 +77,8 @@ def _shrink(builder: Any, inputs: Any, attrs: Any, _: Any) -> Any:
     upper_edge, lower_edge = _number(edge, x), _number(-edge, x)
     high = builder.normalize(_op.subtract(_op.maximum(x, upper_edge), _number(bias, x)))
     low = builder.normalize(_op.add(_op.minimum(x, lower_edge), _number(bias, x)))
-    return _op.add(
-        _select_or_zero(_op.greater(x, upper_edge), high), _select_or_zero(_op.less(x, lower_edge), low)
-    )
+    upper = _select_or_zero(_op.greater(x, upper_edge), high)
+    return _op.add(upper, _select_or_zero(_op.less(x, lower_edge), low))
 
 
 def _left_to_right(operator: Any) -> Callable[[Any, Any, Any, Any], Any]:

@@ -295,7 +295,8 @@ class Pass(ReportingPass, Generic[Facts]):
 
 
 class TensorFunctionPass(ReportingPass, Generic[Facts]):
-    """A pass that rewrites tensor functions of known sizes, one at a time."""
+    """A pass that rewrites tensor functions, one at a time. Functions of unknown sizes stay
+    unchanged. `count_error` counts errors, or raises them."""
 
     @abstractmethod
     def check(self, function: Any) -> Facts:

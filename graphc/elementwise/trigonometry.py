@@ -123,9 +123,8 @@ def atan(bind: Bind, x: Any) -> Any:
     numerator = tirx.Select(steep, float32_const(-1), tirx.Select(middle, size - float32_const(1), size))
     denominator = tirx.Select(steep, size, tirx.Select(middle, size + float32_const(1), float32_const(1)))
     ratio = bind(numerator / denominator)
-    start = tirx.Select(
-        steep, float32_const(pi / 2), tirx.Select(middle, float32_const(pi / 4), float32_const(0))
-    )
+    eighth = tirx.Select(middle, float32_const(pi / 4), float32_const(0))
+    start = tirx.Select(steep, float32_const(pi / 2), eighth)
     square = bind(ratio * ratio)
     return with_sign(start + (ratio + ratio * square * polynomial(square, _ATAN)), x)
 

@@ -106,9 +106,8 @@ def import_tuned_size(model: Any, dynamic: Mapping[str, Any], point: Mapping[str
         import_graph(model, dispatch_by_shape.shapes_at(dynamic["inputs"], sizes), target)
         for sizes in samples
     ]
-    return generalize_two_lengths.generalize(
-        *graphs, *dispatch_by_shape.growing_dimensions(dynamic["ranges"])
-    )
+    growing = dispatch_by_shape.growing_dimensions(dynamic["ranges"])
+    return generalize_two_lengths.generalize(*graphs, *growing)
 
 
 def import_graph(model: Any, shapes: Shapes, target: Any) -> Any:
@@ -142,9 +141,8 @@ def convert_to_relax(model: Any, shapes: Shapes, target: Any) -> Any:
     """Patch the importer and convert a simplified model; for CPUs, widen 16-bit floats."""
     computes_wide = target is None or target.kind.name == "llvm"
     register_converters.patch_importer()
-    onnx_file.patch_tensor_reader(
-        widen_16bit_floats.read_as_float32 if computes_wide else onnx_file.read_tensor
-    )
+    read = widen_16bit_floats.read_as_float32 if computes_wide else onnx_file.read_tensor
+    onnx_file.patch_tensor_reader(read)
     # Pass no references to ONNX's checker, which from_onnx runs again.
     with target or contextlib.nullcontext(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -217,7 +215,8 @@ def apply_schedules(
 
 
 def export_library(executable: Any, library: str, target: Any, metadata: Mapping[str, object]) -> None:
-    """Write the library and its metadata; raises Refused if it cannot be linked for its CPU."""
+    """Write the library with its metadata to a file; on CPUs with its own thread pool.
+    Raises Refused if it is for another CPU and cannot be linked here."""
     cross = cross_linking.cross_compiler(target)
     with thread_pool_source() as pool, TemporaryDirectory() as folder:
         (description := Path(folder, "metadata.c")).write_text(metadata_source(metadata))

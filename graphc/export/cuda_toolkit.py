@@ -33,7 +33,8 @@ def find_nvcc() -> str | None:
 
 
 def load_cudart() -> str | None:
-    """Load CUDA's runtime, first from the loader's path; return its name or path, or None."""
+    """Load CUDA's runtime, which TVM's wheel links to; return its name or path, or None.
+    The dynamic loader's search path takes precedence over toolkits."""
     for place in (CUDART, find_in_toolkits(f"lib*/{CUDART}")):
         with suppress(OSError):
             if place is not None:

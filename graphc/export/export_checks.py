@@ -119,9 +119,8 @@ def check_before_loading_tvm(manifest: ManifestFile, args: argparse.Namespace) -
     if args.check and importlib.util.find_spec("onnxruntime") is None:
         raise Refused("--check needs onnxruntime", f"{sys.executable} -m pip install onnxruntime")
     # TVM needs a compiler for linking; one next to this Python will do.
-    os.environ["PATH"] = os.pathsep.join(
-        [os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)]
-    )
+    folders = os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)
+    os.environ["PATH"] = os.pathsep.join(folders)
     compiler = os.environ.get("CXX") or os.environ.get("CC")
     if compiler and shutil.which(compiler) is None:
         raise Refused(f"there is no compiler {compiler}, which CXX or CC names", "unset CXX CC")
@@ -240,9 +239,14 @@ def check_error(manifest: ManifestFile, error: float, model: str, own_error: flo
     """Raise Refused if the error exceeds what the model's operators and recipe allow."""
     steps = manifest["recipe"]["before"]
     precision = precision_of_steps((step["pass"], step.get("args", [])) for step in steps)
+<<<<<<< HEAD
     limit = max(
         LARGEST_ERROR_ROUNDED.get(precision, LARGEST_ERROR), largest_allowed_error(Path(model), own_error)
     )
+=======
+    of_operators = largest_allowed_error(Path(model), own_error)
+    limit = max(LARGEST_ERROR_16_BITS.get(precision, LARGEST_ERROR), of_operators)
+>>>>>>> g-l2
     if not error <= limit:
         raise Refused(
             f"the relative error against onnxruntime is {error:.1e}, more than {limit:.0e}",

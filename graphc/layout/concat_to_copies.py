@@ -221,14 +221,8 @@ class ConcatToCopies(Pass[Copies]):
         )
         row_scale, row_shift = chain.affine.scale.reshape(-1), chain.affine.shift.reshape(-1)
         affine = ChannelAffine(scales * row_scale, shifts * row_scale + row_shift)
-        shape = ConcatShape(
-            rows=sizes_of(call)[:-1],
-            parts=sizes,
-            is_scaled=affine.is_scaled(),
-            is_shifted=affine.is_shifted(),
-            limits=chain.limits,
-            lanes=self.lanes,
-        )
+        rows, is_scaled, is_shifted = sizes_of(call)[:-1], affine.is_scaled(), affine.is_shifted()
+        shape = ConcatShape(rows, sizes, is_scaled, is_shifted, chain.limits, self.lanes)
         vectors = (affine.scale,) * shape.is_scaled + (affine.shift,) * shape.is_shifted
         return Copies(tuple(value for value, _ in sources), vectors, shape)
 

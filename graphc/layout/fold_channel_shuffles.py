@@ -52,9 +52,8 @@ def trace_channel_origins(value: Any, g: Graph) -> Origins:
         return _identity_origins(value)
     if operator_name(call) == "relax.concat" and call.attrs.axis == CHANNELS:
         parts = [trace_channel_origins(part, g) for part in g.tuple_fields(call.args[0])]
-        return Origins(
-            [channel for part in parts for channel in part.channels], any(p.is_shuffled for p in parts)
-        )
+        channels = [channel for part in parts for channel in part.channels]
+        return Origins(channels, any(part.is_shuffled for part in parts))
     source, places = _copied_channels(call, g)
     return (
         trace_channel_origins(source, g).taken(places, operator_name(call) != _SLICE)

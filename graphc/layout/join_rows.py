@@ -38,9 +38,8 @@ class RowPart:
 def call_row_concatenation(name: str, parts: Sequence[RowPart], outer: tuple[int, ...], g: Graph) -> Any:
     """Return a call that joins parts by row; `outer` is the shape without the last axis."""
     tables = {part.source for part in parts if part.numbers is not None}
-    read = dict.fromkeys(
-        tensor for part in parts for tensor in (part.source, part.numbers) if tensor is not None
-    )
+    read = dict.fromkeys(tensor for part in parts for tensor in (part.source, part.numbers))
+    read.pop(None, None)
     arguments: Arguments = {}
     values = []
     for number, value in enumerate(read):

@@ -197,9 +197,8 @@ class GroupNormToPartialSums(Pass[NormedImage | None]):
         group_rows = relax.op.reshape(data, (sizes[0], groups, prod(sizes[1:]) // groups))
         epsilon = relax.const(float(call.attrs.epsilon), "float32")
         deviation = relax.op.sqrt(relax.op.add(relax.op.variance(group_rows, [2], True), epsilon))
-        normed = relax.op.divide(
-            relax.op.subtract(group_rows, relax.op.mean(group_rows, [2], True)), deviation
-        )
+        centred = relax.op.subtract(group_rows, relax.op.mean(group_rows, [2], True))
+        normed = relax.op.divide(centred, deviation)
         gain, offset = (relax.op.reshape(value, (1, -1, *[1] * len(sizes[2:]))) for value in (gamma, beta))
         return relax.op.add(relax.op.multiply(relax.op.reshape(normed, sizes), gain), offset)
 

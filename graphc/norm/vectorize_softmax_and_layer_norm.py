@@ -135,15 +135,14 @@ class VectorizeSoftmaxAndLayerNorm(Pass[Row]):
             function = _function(shape_by_name, _LAYER_NORM, facts.width, parts)
             return g.call_function("layer_norm_rows", function, list(call.args), call.ty)
         text = _POWERS + _SOFTMAXES[operator_name(call)]
+        text = _add_remainder_loops(text) if facts.rest else text
         parts = {
             "highest": _format_vector_reduction("peak", "T.max({}, {})", facts.width),
             "summed": _format_vector_reduction("total", "{} + {}", facts.width),
             "rest": str(facts.rest),
         }
         shape_by_name = dict(zip("xy", shapes, strict=True))
-        function = _function(
-            shape_by_name, _add_remainder_loops(text) if facts.rest else text, facts.width, parts
-        )
+        function = _function(shape_by_name, text, facts.width, parts)
         return g.call_function("softmax_rows", function, list(call.args), call.ty)
 
 

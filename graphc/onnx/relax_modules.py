@@ -25,7 +25,8 @@ def module_text(model: ModelProto) -> str | None:
 
 
 def load_module(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> Any:
-    """Return the module, dimensions bound by `shapes`; raises ValueError without `main`."""
+    """Return the module with a Relax `main`, and with free dimensions bound by `shapes`.
+    Raises ValueError, or an error of TVM, if it has no `main`."""
     mod = tvm.ir.load_json(text := module_text(model) or "")
     [*functions] = mod.functions.values()
     if len(functions) == 1 and isinstance(functions[0], tvm.tirx.PrimFunc):

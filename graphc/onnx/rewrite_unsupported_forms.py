@@ -91,9 +91,8 @@ def upsample(form: NodeRewriter) -> None:
         return
     ends = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     mode = form.attribute("mode", b"nearest").decode()
-    form.write(
-        "Resize", form.node.input[0], "", form.constant(scales), mode=mode, name=form.node.output[0], **ends
-    )
+    inputs = form.node.input[0], "", form.constant(scales)
+    form.write("Resize", *inputs, mode=mode, name=form.node.output[0], **ends)
 
 
 _WHOLE = (TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64)

@@ -81,24 +81,18 @@ def _scan(walk: Any, node: NodeProto) -> None:
     count = options["num_scan_inputs"].i
     states, sequences = node.input[: len(node.input) - count], node.input[len(node.input) - count :]
     axes = list(options["scan_input_axes"].ints) if "scan_input_axes" in options else [0] * count
-    directions = [
-        d
-        for name in ("scan_input_directions", "scan_output_directions")
-        if name in options
-        for d in options[name].ints
-    ]
+    directions = ("scan_input_directions", "scan_output_directions")
+    is_reversed = any(any(options[name].ints) for name in directions if name in options)
     steps = walk.size(sequences[0], axes[0])
-    if steps is None or any(directions):
+    if steps is None or is_reversed:
         raise Unknown
-    collected = []
+    collected, body = [], _graph_attribute(node, "body")
     for step in range(steps):
         index_name = _add_known_constant(walk, node, f"step_{step}", np.array(step, "int64"))
         slices = [f"{node.output[0]}_slice_{step}_{index}" for index in range(count)]
         for name, sequence, axis in zip(slices, sequences, axes, strict=True):
             walk.node(helper.make_node("Gather", [sequence, index_name], [name], axis=axis))
-        results = _inline_graph(
-            walk, _graph_attribute(node, "body"), f"{node.output[0]}_{step}", [*states, *slices]
-        )
+        results = _inline_graph(walk, body, f"{node.output[0]}_{step}", [*states, *slices])
         states = results[: len(states)]
         collected.append(results[len(states) :])
     _append_result_copies(walk, node.output, states)

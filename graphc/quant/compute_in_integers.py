@@ -105,7 +105,8 @@ MOVES = frozenset(
 
 
 def plan_data_movement(call: Any, g: Graph) -> Build:
-    """Return a function that moves or pools bytes; raises Leave unless these have one scale."""
+    """Return a function that reshapes, slices or pools bytes instead of decoded numbers.
+    Raises Leave if the data is not decoded from bytes with one scale."""
     value = call.args[0]
     bytes_ = find_unsigned_source(value, g)
     if bytes_ is not None:

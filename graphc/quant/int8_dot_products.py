@@ -111,9 +111,7 @@ class Int8DotProducts(Pass[ByteProduct]):
         sums = dot_sums.call(g, product.instruction, f"int8_{name}", data)
         if product.zero is None or (product.has_known_zero and not product.zero_byte):
             return sums
-        columns = product.weights.astype("int32").sum(
-            axis=tuple(range(product.weights.ndim - 1)), dtype="int32"
-        )
+        columns = product.weights.reshape(-1, product.weights.shape[-1]).sum(axis=0, dtype="int32")
         if product.has_known_zero:
             return relax.op.subtract(sums, relax.const(columns * np.int32(product.zero_byte)))
         zero = relax.op.astype(product.zero, "int32")

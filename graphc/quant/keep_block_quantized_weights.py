@@ -221,15 +221,8 @@ def _product(call: Any, instruction: llvm_byte_dot_products.Instruction, g: Grap
         block = min(_LONG, round_up_to_vectors(block, _STEP))
     if block % _STEP or (stored_blocks > 1 and stored_block % block):
         raise Leave("the size of the blocks does not suit the instruction")
-    product = BlockQuantizedMatmul(
-        instruction,
-        rows=sizes_of(call)[:-1],
-        outputs=outputs,
-        blocks=-(-inputs // block),
-        block=int(block),
-        bits=weights.bits,
-        zero=weights.common_zero,
-    )
+    rows, blocks, bits, zero = sizes_of(call)[:-1], -(-inputs // block), weights.bits, weights.common_zero
+    product = BlockQuantizedMatmul(instruction, rows, outputs, blocks, int(block), bits, zero)
     return KeptWeights(weights, product)
 
 

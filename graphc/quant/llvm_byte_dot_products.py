@@ -168,14 +168,12 @@ class _Body:
         """Append code that adds weights times four inputs to a chain of sums."""
         pointer = self.append_value(f"getelementptr i8, ptr %x, i64 {place}")
         quad = self.append_value(f"load i32, ptr {pointer}, align 4")
-        first = self.append_value(f"insertelement {self._vector} poison, i32 {quad}, i32 0")
-        spread = f"<{self._instruction.lanes} x i32> zeroinitializer"
-        inputs = self.append_value(f"shufflevector {self._vector} {first}, {self._vector} poison, {spread}")
-        previous, vector = self._chains.get(chain, "zeroinitializer"), self._vector
+        vector, name = self._vector, f"@{_QUADS}_{self._instruction.lanes}"
+        first = self.append_value(f"insertelement {vector} poison, i32 {quad}, i32 0")
+        broadcast = f"shufflevector {vector} {first}, {vector} poison, {vector} zeroinitializer"
+        inputs, previous = self.append_value(broadcast), self._chains.get(chain, "zeroinitializer")
         arguments = f"{vector} {previous}, {vector} {weights}, {vector} {inputs}"
-        self._chains[chain] = self.append_value(
-            f"call {vector} @{_QUADS}_{self._instruction.lanes}({arguments})"
-        )
+        self._chains[chain] = self.append_value(f"call {vector} {name}({arguments})")
 
     def append_chain_sum(self, part: int) -> str:
         """Append code that adds up all chains of the upper (0) or lower (1) bytes."""

@@ -38,9 +38,8 @@ class PaddedSums:
             return tile_function.call_tiles(tiled, self.weights, name, data, g)
         packed_weights = relax.const(dot_product_function.pack_weights(instruction, self.weights))
         function = dot_product_function.build_dot_function(instruction, self.sums)
-        return g.call_function(
-            name, function, [data, packed_weights], relax.TensorType(self.sums.result, instruction.sums)
-        )
+        result = relax.TensorType(self.sums.result, instruction.sums)
+        return g.call_function(name, function, [data, packed_weights], result)
 
 
 # Takes a call, its weights and the instruction.
@@ -122,9 +121,8 @@ def describe_channels_first_sums(call: Any, weights: Any, instruction: DotInstru
     data = _add_margins((batch, channels, height, width), margins)
     down, across, row_step, _ = _strides_and_dilation(call)
     read = "vi0", "vr0", f"vi1 * {down} + vr1 * {row_step}", f"vi2 * {across} + {instruction.input_index}"
-    return PaddedSums(
-        margins, padded_weights, Sums(data, sizes_of(call), wide + padding, read, (channels, high))
-    )
+    sums = Sums(data, sizes_of(call), wide + padding, read, (channels, high))
+    return PaddedSums(margins, padded_weights, sums)
 
 
 def _strides_and_dilation(call: Any) -> tuple[int, ...]:

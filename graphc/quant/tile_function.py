@@ -142,9 +142,8 @@ def call_tiles(tiled: TiledSums, weights: Any, name: str, data: Any, g: Graph) -
     """Return a call of the product's tensor function with packed weights."""
     packed_weights = relax.const(pack_weights(tiled, weights))
     result = relax.TensorType(tiled.sums.result, tiled.instruction.numbers.sums)
-    return g.call_function(
-        name, build_function(tiled, name.partition("_")[2]), [data, packed_weights], result
-    )
+    function = build_function(tiled, name.partition("_")[2])
+    return g.call_function(name, function, [data, packed_weights], result)
 
 
 def build_function(tiled: TiledSums, name: str) -> Any:

@@ -159,9 +159,8 @@ class _Dispatcher:
             key: self._add_pad_or_split_function(*key)
             for key in dict.fromkeys((r["point"], r["first"]) for r in rules)
         }
-        fits = {
-            rule["point"]: self._add_exact_size_function(rule["point"]) for rule in rules if not rule["first"]
-        }
+        whole_points = [rule["point"] for rule in rules if not rule["first"]]
+        fits = {point: self._add_exact_size_function(point) for point in whole_points}
         runs = []
         for rule in rules:
             run = relax.Call(runners[rule["point"], rule["first"]], params)
@@ -170,15 +169,14 @@ class _Dispatcher:
                 same = tirx.all(*(sizes[name] == size for name, size in point_sizes.items()))
                 run = relax.If(same, relax.Call(fits[rule["point"]], params), run)
             runs.append(run)
-        too_large = relax.Call(
-            fits.get(len(self._points) - 1) or self._add_exact_size_function(len(self._points) - 1), params
-        )
+        last = len(self._points) - 1
+        largest = fits.get(last) or self._add_exact_size_function(last)
         # The index of the first rule that covers the sizes, or the number of rules.
         place: Any = tirx.const(len(rules), "int64")
         for number, rule in reversed(list(enumerate(rules))):
             bounds = [sizes[name] <= limit for name, limit in rule["upto"].items()]
             place = tirx.Select(tirx.all(*bounds), tirx.const(number, "int64"), place)
-        body = _branch_by_range(place, [*runs, too_large], 0)
+        body = _branch_by_range(place, [*runs, relax.Call(largest, params)], 0)
         function = relax.Function(params, body, self._type(sizes)).with_attr("global_symbol", "main")
         self._builder.update_func(self._main, function)
 

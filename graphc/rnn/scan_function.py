@@ -206,10 +206,10 @@ def _format_gru_reset_before(scan: Any) -> list[list[str]]:
 def _rnn(scan: Any) -> list[str]:
     lines = _sums(scan, "h", [0])
     for (a,), j, _ in _list_unit_vectors(scan):
-        is_rectified = _vector(scan, f"w[{j}] = T.max({a}[i], T.float32(0))")
-        lines += [
-            is_rectified if scan.is_rectified else _format_sigmoid_or_tanh(scan, f"{a}[i]", f"w[{j}]", 2)
-        ]
+        if scan.is_rectified:
+            lines.append(_vector(scan, f"w[{j}] = T.max({a}[i], T.float32(0))"))
+        else:
+            lines.append(_format_sigmoid_or_tanh(scan, f"{a}[i]", f"w[{j}]", 2))
     return lines
 
 

@@ -1,4 +1,5 @@
-"""Read rule files (kinds of tasks, shapes of real networks), and draw random tasks."""
+"""Reads TOML rule files (kinds of tasks, shapes of real networks), and draws random tasks
+by their rules."""
 
 import tomllib
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,5 @@
-"""Pretrain base models, one per operator and target, on rows selected by TCL if many."""
+"""Pretrain base models: a cost model per operator and target, on rows selected by TCL if
+there are many."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress

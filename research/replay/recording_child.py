@@ -37,6 +37,5 @@ def read_target_trials(path: str, name: str, target: str) -> RecordedTrials:
 
 
 if __name__ == "__main__":
-    serve(
-        collect_handlers(RecordingReader, RecordingReader.read_target_trials.make_handler(read_target_trials))
-    )
+    handler = RecordingReader.read_target_trials.make_handler(read_target_trials)
+    serve(collect_handlers(RecordingReader, handler))

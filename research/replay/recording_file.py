@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -117,9 +118,7 @@ def read_tasks(path: Path) -> list[RecordedTask]:
     try:
         check_row_group_sizes(path, pq.ParquetFile(path))
         rows = pq.read_table(path, page_checksum_verification=True).to_pylist()
-        return [
-            _task(list(group)) for _, group in groupby(rows, key=lambda row: [row[name] for name in TASK])
-        ]
+        return [_task(list(group)) for _, group in groupby(rows, key=itemgetter(*TASK))]
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
         reason = quote_untrusted(str(error).partition("\n")[0])
         message = f"{path} is incomplete or not a recording: {reason}"

@@ -39,7 +39,8 @@ class WrittenFolder:
 def export_schedules(
     database: Database, root: Path, target: Target | None = None, progress: Progress = ignore_progress
 ) -> Iterator[WrittenFolder]:
-    """Write each target's best records; yield counts. Raises Conflict if others would be lost."""
+    """Write the best records of each target, or of `target`, to a directory; yield counts.
+    Raises Conflict if a directory holds records that this database lacks."""
     with CandidateCompiler() as compiler, ModelCompiler() as graphs:
         with database.session() as session:
             targets = [(row.id, Target(row.text)) for row in Targets(session).list()]

@@ -127,14 +127,12 @@ class _Reader:
         if not pragma.startswith(UNROLL):
             raise ValueError(f"unknown pragma {pragma!r}")
         self.decisions.append(UNROLLS.index(int(pragma.removeprefix(UNROLL))))
-        self.choices.append(
-            Choice(ChoiceKind.CATEGORICAL, 1, values=tuple(range(len(UNROLLS))), labels=UNROLLS)
-        )
+        values = tuple(range(len(UNROLLS)))
+        self.choices.append(Choice(ChoiceKind.CATEGORICAL, 1, values=values, labels=UNROLLS))
         name = self._new_name("v")
         self.trace.append(["SampleCategorical", [], [UNROLLS], [name]])
-        self.trace.append(
-            ["Annotate", [self._stage(index).block, name], ["meta_schedule.unroll_explicit"], []]
-        )
+        arguments = [self._stage(index).block, name]
+        self.trace.append(["Annotate", arguments, ["meta_schedule.unroll_explicit"], []])
 
     def compute_at(self, index: int, target: int, loop: int) -> None:
         self.trace.append(["ComputeAt", [self._stage(index).block, self._loop(target, loop)], [], []])

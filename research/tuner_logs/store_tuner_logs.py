@@ -25,7 +25,8 @@ class Log:
 
 
 def find_logs(path: Path) -> list[Log]:
-    """Return the databases and JSON files at any depth under a path, or raise NotFound."""
+    """Return the logs under a path: MetaSchedule databases, otherwise all JSON files
+    (TenSet). Searches at any depth. Raises NotFound if there is no log."""
     if path.is_file():
         own = path.name in (RECORDS, WORKLOADS)
         return [Log(metaschedule.FORMAT, path.parent) if own else Log(tenset.FORMAT, path)]

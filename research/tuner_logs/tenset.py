@@ -27,7 +27,8 @@ OUTCOMES: Final = {
 
 
 def read_records(path: Path, report: Report) -> Iterator[ForeignTrial]:
-    """Return the valid records of a file, report others; raises NotFound if it is missing."""
+    """Return the records of a file; report and skip lines that cannot be read. Raises
+    NotFound if the file does not exist."""
     if not path.is_file():
         raise NotFound(f"there is no file {path}", hint=f"ls {path.parent}")
     return (record for _, record in read_lines(path, _record, report))

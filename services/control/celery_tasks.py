@@ -1,4 +1,5 @@
-"""Celery tasks of the queue `control`; they ignore arguments of newer versions (`_newer`)."""
+"""Celery tasks of the queue `control`: planning of jobs, and periodic work. Additional
+arguments in messages of newer versions (`_newer`) are ignored."""
 
 import logging
 import uuid

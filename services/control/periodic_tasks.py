@@ -1,4 +1,5 @@
-"""Resend lost messages, take back the work of dead workers, and delete expired data."""
+"""The periodic work of control. It resends lost messages, takes back the work of dead
+workers, and deletes expired data."""
 
 from contextlib import suppress
 from typing import Final
@@ -43,9 +44,8 @@ def collect_overdue_messages(database: Database, turn: Turn | None = None) -> li
         Leases(session).mark_sent(waiting)
         messages += map(message_of, waiting)
     with turn.log_part_errors("could not look for jobs to plan"), database.session() as session:
-        messages += [
-            (queues.PLAN, job_id) for job_id in FairShares(session).list_jobs_to_plan(LOOKS_PER_TARGET)
-        ]
+        job_ids = FairShares(session).list_jobs_to_plan(LOOKS_PER_TARGET)
+        messages += [(queues.PLAN, job_id) for job_id in job_ids]
     with turn.log_part_errors("unneeded rounds are not withdrawn"), database.transaction() as session:
         Rounds(session).cancel_queued()
     return messages
@@ -120,9 +120,8 @@ def delete_expired_data(database: Database, settings: Settings, turn: Turn | Non
             Audit(session).delete_old_entries(settings.keep_audit_days, ENTRIES_AT_A_TIME)
     with turn.log_part_errors("could not remove the files of deleted exports"):
         with database.session() as session:
-            leftovers = [
-                (job.id, job.export_uri) for job in Removals(session).list_leftover_exports(AT_A_TIME)
-            ]
+            jobs = Removals(session).list_leftover_exports(AT_A_TIME)
+            leftovers = [(job.id, job.export_uri) for job in jobs]
         for job_id, uri in leftovers:
             remove_export(database, job_id, uri or "")
     with turn.log_part_errors("could not remove records of old batches"):

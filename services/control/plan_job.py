@@ -291,7 +291,8 @@ def _apply_job_plan(
 
 
 def group_into_families(session: Session, job: Job, options: JobOptions) -> list[Message]:
-    """Group the job's workloads into families; return messages that train the changed ones."""
+    """Group the job's workloads into families, which share a cost model. Returns messages
+    that train the models of families to which workloads moved."""
     repository = WorkloadFamilies(session)
     grouping: Families = resolve("families", options.families)()
     scope = private_family_prefix(job.owner) if options.private else ""
@@ -340,9 +341,8 @@ def _member(row: FamilyMember, rounds: Sequence[RankedRound], scope: str) -> Mem
     rankings: list[Ranking] = []
     for ranked in rounds:
         if ranked.id > row.since and has_family_prefix(ranked.family, scope):
-            others = {
-                name.removeprefix(scope): share for name, share in ranked.stats.other_accuracies.items()
-            }
+            accuracies = ranked.stats.other_accuracies.items()
+            others = {name.removeprefix(scope): share for name, share in accuracies}
             model = ranked.family.removeprefix(scope)
             rankings.append(Ranking(ranked.id, model, ranked.stats.own_accuracy, others))
     return Member(

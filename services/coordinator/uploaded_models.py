@@ -41,9 +41,8 @@ async def upload_model(
 ) -> UploadedModel:
     """Upload a model as the raw request body; equal bytes get the same id."""
     upload = parts.store.upload(parts.settings.max_model_bytes)
-    return await _receive_bytes(
-        request, parts, owner, upload, partial(_store_upload, parts, owner, name, upload)
-    )
+    keep = partial(_store_upload, parts, owner, name, upload)
+    return await _receive_bytes(request, parts, owner, upload, keep)
 
 
 async def _receive_bytes(

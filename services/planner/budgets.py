@@ -51,7 +51,8 @@ def round_size(job: JobView, task: TaskView, eligible: int) -> int:
 
 
 def choose_first_round_size(job: JobView, part: float) -> int:
-    """Return a first round's size: the share `part` if the job has as many tasks as slots."""
+    """Return the size of a task's first round. It is only the share `part` of a usual round
+    if the job has at least as many tasks as slots."""
     standard = job.round_size or job.usual_size
     tasks = sum(not task.left_out for task in job.tasks)
     share = int(budget_in_candidates(job) * FIRST_PASS_SHARE / max(1, tasks))

@@ -80,17 +80,14 @@ def why_task_rests(task: TaskView, forecast: Forecast) -> str:
         return ""
     if forecast.gain_probability >= SMALLEST_PROMISE:
         return ""
-    chance = (
-        f"a {forecast.gain_probability:.1%} chance of {NOISE:.0%} less than {task.best_us:.4g} us in a round"
-    )
-    return f"rests: {chance}"
+    chance = f"a {forecast.gain_probability:.1%} chance of {NOISE:.0%} less than {task.best_us:.4g} us"
+    return f"rests: {chance} in a round"
 
 
 def why_all_rest(tasks: Sequence[TaskView], forecasts: Sequence[Forecast]) -> str:
     """Return that a job ends early because no task is likely to gain, as a sentence."""
-    best, name = max(
-        (forecast.gain_probability, task.name) for task, forecast in zip(tasks, forecasts, strict=True)
-    )
+    pairs = zip(tasks, forecasts, strict=True)
+    best, name = max((forecast.gain_probability, task.name) for task, forecast in pairs)
     return (
         f"nothing is worth another round: no task has more than a {best:.1%} chance ({name}) "
         f"to get {NOISE:.0%} faster in its next one"

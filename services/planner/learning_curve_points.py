@@ -1,4 +1,5 @@
-"""A task's rounds as points of its learning curve: the best of each, not the best so far."""
+"""A task's rounds as points of its learning curve. A point is the best latency within one
+round, as the best so far often does not change."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""The interface of policies, which choose the next task, and the reasons for a choice."""
+"""The Policy interface, which chooses the task that gets the next round. Also describes the
+reasons for a choice in figures and words, for the decision log."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

@@ -123,7 +123,8 @@ class Authenticator:
         return self._asks
 
     def authenticate(self, key: str | None, cookie: str | None, peer: LocalPeer | None) -> Caller:
-        """Authenticate by key or cookie or, without keys, peer process; else raise Unauthorized."""
+        """Authenticate by key or cookie or, if no keys are required, by the peer process.
+        Raises Unauthorized if that fails."""
         if not self.needs_credentials():
             if peer is None or peer.uid in (os.getuid(), ROOT):
                 return LOCAL

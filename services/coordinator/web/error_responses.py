@@ -110,9 +110,8 @@ def _on_http_error(request: Request, error: Exception) -> Response:
     if isinstance(error, BodyRefused):
         return _respond(request, error.error)
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return _respond(
-            request, NotFound(f"there is no {quote_untrusted(request.url.path)}", hint="see /docs")
-        )
+        path = quote_untrusted(request.url.path)
+        return _respond(request, NotFound(f"there is no {path}", hint="see /docs"))
     if error.status_code == HTTPStatus.BAD_REQUEST:  # no text, or nested too deeply
         return _respond(request, InvalidRequest(f"the body cannot be read: {error.detail}", hint="see /docs"))
     headers = dict(error.headers or {})

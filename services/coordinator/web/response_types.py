@@ -1,4 +1,5 @@
-"""Response types (pages and lists), bounds of integers, and examples for OpenAPI."""
+"""Response types (pages and lists), bounds of integers, and descriptions and examples for
+OpenAPI."""
 
 from typing import Annotated, Any, Final, Generic, TypeVar
 
