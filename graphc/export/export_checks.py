@@ -239,14 +239,8 @@ def check_error(manifest: ManifestFile, error: float, model: str, own_error: flo
     """Raise Refused if the error exceeds what the model's operators and recipe allow."""
     steps = manifest["recipe"]["before"]
     precision = precision_of_steps((step["pass"], step.get("args", [])) for step in steps)
-<<<<<<< HEAD
-    limit = max(
-        LARGEST_ERROR_ROUNDED.get(precision, LARGEST_ERROR), largest_allowed_error(Path(model), own_error)
-    )
-=======
     of_operators = largest_allowed_error(Path(model), own_error)
-    limit = max(LARGEST_ERROR_16_BITS.get(precision, LARGEST_ERROR), of_operators)
->>>>>>> g-l2
+    limit = max(LARGEST_ERROR_ROUNDED.get(precision, LARGEST_ERROR), of_operators)
     if not error <= limit:
         raise Refused(
             f"the relative error against onnxruntime is {error:.1e}, more than {limit:.0e}",
