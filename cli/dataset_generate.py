@@ -54,8 +54,8 @@ def generate(
 ) -> None:
     """Draw random tasks like those of real networks and measure candidates of them, at the lowest priority.
 
-    A running service measures them when no other job needs its devices. If the service is started here,
-    the command waits for them.
+    A running service measures them when no other job needs its devices. If the service is
+    started here, the command waits for them.
     """
     with require_packages("worker"):
         from mallorn.research.generate.task_rule_file import OURS, draw, read_rules

@@ -37,9 +37,9 @@ def doctor(
 ) -> None:
     """Check for damage: data directory, compiler, shared libraries, database, models, exports, sandbox.
 
-    If a service runs there or is named, its parts are checked, too; if one is named and there are no data
-    here, only its parts. Changes nothing without --repair, for which no service may run. Exits with code 9
-    if something is bad.
+    If a service runs there or is named, its parts are checked, too; if one is named and
+    there are no data here, only its parts. Changes nothing without --repair, for which no
+    service may run. Exits with code 9 if something is bad.
     """
     config = Settings() if data is None else Settings(data_dir=data.expanduser().absolute())
     fixes = _repair(config) if repair else ()

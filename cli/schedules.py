@@ -204,8 +204,8 @@ def prune(
 def open_directory(place: str, *, writes: bool = False, create: bool = False) -> Iterator[Path]:
     """Yield a path, or a temporary copy of the directory at a URL such as s3://BUCKET/DIR.
 
-    With `writes`, the directory there is made the same as the copy when the block ends. Raises
-    NotFound if there is no directory, unless `create`; StoreAway if the store fails.
+    With `writes`, the directory there is made the same as the copy when the block ends.
+    Raises NotFound if there is no directory, unless `create`; StoreAway if the store fails.
     """
     if "://" not in place:
         if not create and not Path(place).is_dir():

@@ -47,8 +47,8 @@ from mallorn.refuse_to_overwrite import (
 )
 from mallorn.wording.format_values import describe_budget
 
-# States of jobs that continue, or are done, without a call to resume: if `tune` was killed, the job waits
-# only for a stack, and it may have ended while nobody followed it.
+# States of jobs that continue, or are done, without a call to resume: if `tune` was killed,
+# the job waits only for a stack, and it may have ended while nobody followed it.
 STANDING: Final = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING, JobState.FINISHING, JobState.DONE)
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show the curve and MetaSchedule's table of tasks.")

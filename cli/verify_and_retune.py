@@ -236,8 +236,8 @@ def check_applied(build: "Compiled", exported: ScheduleDirectory) -> list[Check]
 
 
 def judge_latency(latency: ModelLatency, baseline: ModelLatency | None, tolerance: float) -> Check:
-    """Compare the latencies of one sitting. The check fails if the median is slower than the
-    tolerance allows, and the two confidence intervals show that this is no chance."""
+    """Compare the latencies of one sitting. The check fails if the median is slower than
+    the tolerance allows, and the two confidence intervals show that this is no chance."""
     outcome: Outcome = "passed"
     text = f"{latency.median:.0f} us"
     if baseline is None:

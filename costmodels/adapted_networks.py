@@ -203,8 +203,8 @@ class TCL(OnNetwork):
     """A student network, trained on measured labels blended with a teacher's scores.
 
     After TCL (2026): base models are trained on actively selected rows
-    (`mallorn costmodels pretrain --choose`) and distilled into a model of another platform, which then
-    needs few measurements of its own.
+    (`mallorn costmodels pretrain --choose`) and distilled into a model of another platform,
+    which then needs few measurements of its own.
 
     Differences: the paper distils into networks that are trained on one target after
     another without forgetting. Here the base is the teacher; the student starts from its

@@ -14,9 +14,9 @@ MODELLED: Final = -1  # column of log2(modelled time / time at the machine's pea
 
 
 class KernelTime(XGBoost):
-    """Adds boosters to the modelled time of the view `kernels`. They learn by how much it is
-    wrong within a task, so that rows of one task help to order those of another, and rank
-    by the modelled time alone before there are measurements."""
+    """Adds boosters to the modelled time of the view `kernels`. They learn by how much it
+    is wrong within a task, so that rows of one task help to order those of another, and
+    rank by the modelled time alone before there are measurements."""
 
     view: ClassVar[str] = KERNELS.name
     orders_unfitted: ClassVar[bool] = True

@@ -148,9 +148,9 @@ START: Final[Numbered] = {
 class AutoML(CostModel):
     """Tries 20 settings, the defaults first, and keeps the best ranker of the newest rows.
 
-    `fit` needs the extra `research`; `predict` only needs LightGBM. The search has a limit of
-    settings, not of seconds, so that the same data and seed give the same model. `fit` takes
-    20 times as long as that of `lightgbm`: it is meant for base models, not for jobs.
+    `fit` needs the extra `research`; `predict` only needs LightGBM. The search has a limit
+    of settings, not of seconds, so that the same data and seed give the same model. `fit`
+    takes 20 times as long as that of `lightgbm`: it is meant for base models, not for jobs.
     """
 
     def __init__(self) -> None:

@@ -131,8 +131,8 @@ def _shapes_text(shapes: Sequence[list[int]]) -> str:
 
 
 def _distance(query: ScheduleQuery, workload: Workload) -> tuple[int, float]:
-    """Return the number of different fields, and how many times smaller or larger the nearest
-    shapes of the workload are, as a sum of powers of two."""
+    """Return the number of different fields, and how many times smaller or larger the
+    nearest shapes of the workload are, as a sum of powers of two."""
     sizes = [prod(shape) for shape in shapes_of(workload)] or [0]
     doublings = (min(abs(log2((1 + prod(shape)) / (1 + size))) for size in sizes) for shape in query.shapes)
     return len(_compare_workloads(query, workload)), sum(doublings)

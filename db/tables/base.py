@@ -1,7 +1,7 @@
 """Declarative base, and the column types that all tables share.
 
-Times are seconds since the epoch by the database's clock (mallorn.db.database_clock), so that hosts
-whose clocks differ agree on leases.
+Times are seconds since the epoch by the database's clock (mallorn.db.database_clock), so
+that hosts whose clocks differ agree on leases.
 """
 
 from typing import Annotated, Any, TypeVar

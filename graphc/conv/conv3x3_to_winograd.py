@@ -71,8 +71,8 @@ LARGE = Form(
     rounds=False,
 )
 FORMS = (SMALL, LARGE)
-# Arithmetic operations in the time of moving one byte through a processor's caches, and from
-# memory. Winograd must save more than packed tiles and larger weights cost.
+# Arithmetic operations in the time of moving one byte through a processor's caches, and
+# from memory. Winograd must save more than packed tiles and larger weights cost.
 OPERATIONS_A_BYTE = 5
 OPERATIONS_A_FAR_BYTE = 11.5
 BYTES = {"float32": 4, "bfloat16": 2}

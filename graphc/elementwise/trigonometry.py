@@ -27,8 +27,8 @@ from mallorn.graphc.elementwise.vectorizable_math_functions import (
 _HALF_PI: Final = (1.5707963267341256, 6.077100506506192e-11)
 _ROUNDING: Final = 1.5 * 2**52  # adding it to a float64 number rounds that number
 _LARGEST: Final = 2.0**50  # larger angles count as this one, so that every result is bounded
-# Cephes: sin(r) = r + r**3 * _SIN(r**2), cos(r) = 1 - r**2 / 2 + r**4 * _COS(r**2), and tan(r)
-# = r + r**3 * _TAN(r**2), for r up to pi / 4.
+# Cephes: sin(r) = r + r**3 * _SIN(r**2), cos(r) = 1 - r**2 / 2 + r**4 * _COS(r**2), and
+# tan(r) = r + r**3 * _TAN(r**2), for r up to pi / 4.
 _SIN: Final = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
 _COS: Final = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
 _TAN: Final = (

@@ -11,8 +11,8 @@ from typing import Any, Final
 import tvm
 from tvm.target.codegen import target_has_features
 
-#: Makes copies to shared memory asynchronous where a schedule's pipeline asks for it. Without
-#: this option TVM compiles the same schedule to ordinary copies.
+#: Makes copies to shared memory asynchronous where a schedule's pipeline asks for it.
+#: Without this option TVM compiles the same schedule to ordinary copies.
 ASYNC_COPIES: Final = "tirx.use_async_copy"
 NARROWING: Final = "tirx.NarrowDataType"
 NO_GATHERS: Final = ("+prefer-no-gather", "+prefer-no-scatter")

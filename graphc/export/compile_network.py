@@ -111,8 +111,8 @@ def import_tuned_size(model: Any, dynamic: Mapping[str, Any], point: Mapping[str
 
 
 def import_graph(model: Any, shapes: Shapes, target: Any) -> Any:
-    """Return an ONNX model with these input shapes as a Relax module: simplified and converted,
-    or loaded if it contains a module, which must be trusted or checked."""
+    """Return an ONNX model with these input shapes as a Relax module: simplified and
+    converted, or loaded if it contains a module, which must be trusted or checked."""
     if module_text(model) is not None:
         return load_module(model, shapes)
     return convert_to_relax(simplify_onnx_model(model, shapes), shapes, target)

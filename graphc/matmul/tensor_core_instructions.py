@@ -118,8 +118,8 @@ TensorIntrin.register(
     own_name("mma_store_16x16_i32_shared_dyn_simple_", "int8"),
     *get_mma_store_intrin("int32", 8, _DYNAMIC, False),
 )
-# TVM 0.27 lowers the registers of a warp to those of a thread for a kernel's first buffer only,
-# and its `mma_fill_16x16_f32` writes the wrong registers of all further ones.
+# TVM 0.27 lowers the registers of a warp to those of a thread for a kernel's first buffer
+# only, and its `mma_fill_16x16_f32` writes the wrong registers of all further ones.
 TensorIntrin.register(
     FILL,
     get_mma_fill_intrin("float32", 8)[0],
@@ -145,8 +145,8 @@ for _name in (
 
 
 def tf32_layout(index: int, is_depth_innermost: bool) -> tuple[int, int, Callable[..., tuple[Any, Any]]]:
-    """Return rows and columns of a factor's fragment of TF32 in shared memory, and which lane
-    holds an element of it, at which place. `index` is the factor's."""
+    """Return rows and columns of a factor's fragment of TF32 in shared memory, and which
+    lane holds an element of it, at which place. `index` is the factor's."""
 
     def place(row: Any, column: Any) -> tuple[Any, Any]:
         side, depth = (row, column) if is_depth_innermost else (column, row)

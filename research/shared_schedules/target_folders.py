@@ -67,8 +67,8 @@ def write_target(directory: Path, target: Target) -> None:
 
 
 def iterate_databases(root: Path) -> Iterator[tuple[Target, Path]]:
-    """Yield every database under `root` with its target, which a `target.json` above it or the
-    manifest of a job's export names. Raises NotFound if there is none."""
+    """Yield every database under `root` with its target, which a `target.json` above it or
+    the manifest of a job's export names. Raises NotFound if there is none."""
     files = sorted(file for name in (TARGET, MANIFEST) for file in root.rglob(name))
     if not files:
         raise NotFound(f"{root} is not a folder of schedules: there is no {TARGET} in it", hint=EXAMPLE)
@@ -144,8 +144,8 @@ def _refuse(problem: Problem) -> NoReturn:
 
 
 def compare_directories(left_root: Path, right_root: Path) -> list[dict[str, object]]:
-    """Return the workloads, by target and name, whose fastest schedules differ: `added`, `removed`
-    or `changed`, with both times in us; None where there is no timed record."""
+    """Return the workloads, by target and name, whose fastest schedules differ: `added`,
+    `removed` or `changed`, with both times in us; None where there is no timed record."""
     left_records, right_records = _fastest(left_root), _fastest(right_root)
     changes: list[dict[str, object]] = []
     for key in left_records.keys() | right_records.keys():
@@ -169,8 +169,8 @@ def _fastest(root: Path) -> dict[tuple[str, str], RecordLine]:
 
 
 def find_prunable(root: Path) -> list[tuple[RecordLine, str]]:
-    """Return the records that do not rebuild or are slower than another, with reasons. Times
-    compare only within one measuring context."""
+    """Return the records that do not rebuild or are slower than another, with reasons.
+    Times compare only within one measuring context."""
     records = read_records(root)
     line_counts = {record.directory: record.line for record in records}
     with open_sandboxed_compiler(root) as graphs:

@@ -29,11 +29,11 @@ class Session:
     """A model that `mallorn` compiled to a library.
 
     Any number of threads may call `run` at once. Sessions of one file share its weights and
-    its threads. `threads` counts the calling thread, too; by default as many are used as the
-    model was tuned for. `affinity` are the cores of all threads but the calling one.
-    `share_weights_with` is a session of an equal file, such as a copy, whose weights are used.
-    Raises LibraryRefused, before anything is loaded, if this machine cannot run the library;
-    OptionRefused.
+    its threads. `threads` counts the calling thread, too; by default as many are used as
+    the model was tuned for. `affinity` are the cores of all threads but the calling one.
+    `share_weights_with` is a session of an equal file, such as a copy, whose weights are
+    used. Raises LibraryRefused, before anything is loaded, if this machine cannot run the
+    library; OptionRefused.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class Session:
     def run(self, inputs: Mapping[str, object]) -> dict[str, tensors.Array]:
         """Return the outputs by name, for inputs by name.
 
-        Takes arrays of numpy and everything with `__dlpack__` on this CPU, without a copy if
-        contiguous and aligned to 64 bytes, as outputs of a session and `empty` are. Outputs
-        of types that numpy lacks, such as bfloat16, are tensors with `__dlpack__`.
+        Takes arrays of numpy and everything with `__dlpack__` on this CPU, without a copy
+        if contiguous and aligned to 64 bytes, as outputs of a session and `empty` are.
+        Outputs of types that numpy lacks, such as bfloat16, are tensors with `__dlpack__`.
         Raises InputRefused.
         """
         if len(inputs) != len(self._rows):

@@ -58,8 +58,8 @@ def requeue_expired_leases(
 ) -> list[Message]:
     """Requeue work with expired leases, and give up work that lost too many workers.
 
-    Returns messages for the work and for jobs to plan. After a pause of control or a step of
-    the clock, leases of live workers may have expired: the first calls only let workers
+    Returns messages for the work and for jobs to plan. After a pause of control or a step
+    of the clock, leases of live workers may have expired: the first calls only let workers
     renew them.
     """
     turn = turn or Turn()

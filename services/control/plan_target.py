@@ -37,8 +37,8 @@ PLAN_LEASE_SEC = 20.0
 class TargetSurvey:
     """Devices and tuning jobs of a target, and how many more rounds may be open for it.
 
-    Jobs in `able` can open another round. If the target names a virtual device, every worker
-    counts as a device.
+    Jobs in `able` can open another round. If the target names a virtual device, every
+    worker counts as a device.
     """
 
     devices: tuple[Device, ...]
@@ -91,8 +91,8 @@ def plan_target(
 class _TargetStep:
     """Plans a target's jobs one at a time, each in its own transaction that locks the job.
 
-    A lease on the target avoids duplicate work, but only the locks on jobs keep two planners
-    from spending a job's budget twice.
+    A lease on the target avoids duplicate work, but only the locks on jobs keep two
+    planners from spending a job's budget twice.
     """
 
     def __init__(self, database: Database, target_survey: TargetSurvey, patience: WaitLimit) -> None:

@@ -113,8 +113,8 @@ def download_job_schedules(parts: PartsDep, owner: OwnerDep, job_id: str) -> Str
 
 @router.post("/jobs/{job_id}/bench")
 def bench_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
-    """Time a done job's exported schedules again, on a device like the one that measured them.
-    The result is the event `benched`."""
+    """Time a done job's exported schedules again, on a device like the one that measured
+    them. The result is the event `benched`."""
     reason = "its exported schedules are timed again"
     with parts.database.transaction() as session:
         job = Jobs(session).get(job_id, owner)

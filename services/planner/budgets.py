@@ -38,8 +38,8 @@ HORIZON: Final = 256
 def round_size(job: JobView, task: TaskView, eligible: int) -> int:
     """Return a round's number of candidates.
 
-    It is larger after many trials, or if there are fewer `eligible` tasks (those that may be
-    tuned now) than slots.
+    It is larger after many trials, or if there are fewer `eligible` tasks (those that may
+    be tuned now) than slots.
     """
     if job.round_size is not None:
         return job.round_size
@@ -119,10 +119,10 @@ def auto_trial_limit(job: JobView) -> int:
 class ExpectedGain:
     """Weighted latency of all timed tasks, and the expected gain of each further round.
 
-    A task's rounds are assumed to be equally likely to bring its best result: after d rounds
-    without a gain, the n-th further one does so with probability 1 / (d + n), and its
-    expected gain falls likewise. This overestimates gains, because they also shrink. No task
-    gains more than the machine's limit allows.
+    A task's rounds are assumed to be equally likely to bring its best result: after d
+    rounds without a gain, the n-th further one does so with probability 1 / (d + n), and
+    its expected gain falls likewise. This overestimates gains, because they also shrink. No
+    task gains more than the machine's limit allows.
     """
 
     total_us: float

@@ -2,8 +2,8 @@
 
 A family's shared cost model is freshest just after one of its tasks was measured. A family
 is due a small round as long as it had fewer small rounds than full ones; first rounds of
-tasks do not count. They count as rounds here; the released code adds them to a history whose
-length it does not advance.
+tasks do not count. They count as rounds here; the released code adds them to a history
+whose length it does not advance.
 """
 
 from collections import defaultdict

@@ -19,8 +19,8 @@ from mallorn.services.planner.learning_curve_points import NOISE, curve_of, roun
 from mallorn.services.planner.planner_values import TaskView
 
 TAIL: Final = 0.1  # probability outside each end of the interval
-# Rounds miss a curve more often than they beat it, so around a known curve the lower side is
-# this much narrower. Uncertainty of the curve itself, after few rounds, is symmetric.
+# Rounds miss a curve more often than they beat it, so around a known curve the lower side
+# is this much narrower. Uncertainty of the curve itself, after few rounds, is symmetric.
 LOWER_SIDE: Final = 0.5
 LEAP_DROP: Final = 0.1  # share of the best latency that a leap (a gain off the curve) saves
 LARGEST_LOG: Final = 200.0

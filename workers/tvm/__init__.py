@@ -1,1 +1,1 @@
-"""Code that uses TVM, mostly in child processes: model import, schedules, builds and RPC."""
+"""Code that uses TVM, mostly in child processes: model import, schedules, builds, RPC."""

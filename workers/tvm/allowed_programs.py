@@ -281,7 +281,7 @@ class _Graph:
         return [node["data"] for node in self._nodes if node["type"] == kind]
 
     def _node(self, index: int) -> Mapping[str, object]:
-        if index < 0:  # Python would count from the end; TVM would read before the first node
+        if index < 0:  # Python would count from the end; TVM would read before node 0
             raise ValueError("a node refers to a negative index")
         return self._nodes[index]
 

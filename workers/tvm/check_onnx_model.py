@@ -52,7 +52,7 @@ def read_model(path: str | Path) -> ModelProto:
 
 
 def graph_inputs(graph: GraphProto) -> list[Any]:
-    """Return a graph's inputs except weights, which old exporters list as inputs as well."""
+    """Return a graph's inputs except weights, which old exporters list as inputs, too."""
     weights = {tensor.name for tensor in graph.initializer}
     return [value for value in graph.input if value.name not in weights]
 
@@ -155,7 +155,7 @@ def _nodes(model: ModelProto) -> Iterator[NodeProto]:
 
 
 def refuse_unknown_operators(model: ModelProto, operators: Set[str]) -> None:
-    """Raise InvalidModel if a simplified model has operators that are not in `operators`."""
+    """Raise InvalidModel if a simplified model has operators not in `operators`."""
     unknown = sorted({node.op_type for node in _nodes(model)}.difference(operators))
     if unknown:
         raise _unknown(unknown)
@@ -174,7 +174,7 @@ def _unknown(names: Sequence[str]) -> InvalidModel:
 
 
 def describe_tvm_error(error: BaseException) -> str:
-    """Describe a TVM error in one line, without the source text of the check that failed."""
+    """Describe a TVM error in one line, without the source text of the failed check."""
     text = _CONDITION.sub("", first_line(error)).strip()
     if isinstance(error, KeyError):
         return f"the name {text} is not defined"

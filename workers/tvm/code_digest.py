@@ -58,7 +58,7 @@ def source_parts() -> dict[str, str]:
 
 
 def store_source_digest() -> None:
-    """Store the digest of our source files in the environment, for `have_sources_changed`."""
+    """Store our source files' digest in the environment, for `have_sources_changed`."""
     os.environ[VARIABLE] = _digest_of_sources()
 
 

@@ -33,7 +33,7 @@ Sourced = tuple[Probe, str]
 
 
 class Dot(NamedTuple):
-    """An x86 dot-product instruction, which adds products of narrow numbers to each lane."""
+    """An x86 dot-product instruction: it adds products of narrow numbers to each lane."""
 
     dtype: str
     sums: str

@@ -22,12 +22,12 @@ _DYNAMIC_SHARED: Final = "tirx.use_dyn_shared_memory"
 
 
 class CannotLaunch(InvalidRequest):
-    """A kernel needs more registers, threads or shared memory than one multiprocessor has."""
+    """A kernel needs more registers, threads or shared memory than a multiprocessor has."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelFigures:
-    """Resources of a kernel, and how many of its thread blocks fit on one multiprocessor."""
+    """Resources of a kernel, and how many of its thread blocks fit on a multiprocessor."""
 
     name: str
     registers: int  # per thread
@@ -47,7 +47,7 @@ class KernelFigures:
 
 @pass_instrument
 class LaunchWatch:
-    """TVM pass instrument that records each kernel's grid, block and shared-memory sizes."""
+    """TVM pass instrument that records kernels' grid, block and shared-memory sizes."""
 
     def __init__(self) -> None:
         self.launches: dict[str, dict[str, int]] = {}

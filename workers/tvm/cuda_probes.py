@@ -32,7 +32,7 @@ _TILE: Final = THREADS * VECTOR  # numbers that a block loads at a time
 
 
 class Mma(NamedTuple):
-    """A shape of the instruction `mma`, and the numbers that a lane holds of each matrix."""
+    """A shape of `mma`, and the numbers that a lane holds of each matrix."""
 
     shape: str
     depth: int
@@ -153,8 +153,8 @@ def shared_bandwidth() -> tuple[Probe, str]:
 
 
 def l2_bandwidth() -> tuple[Probe, str]:
-    """Return the probe of the bandwidth of L2. Blocks of a multiprocessor read different tiles
-    at a time, so that its L1 cache helps little."""
+    """Return the probe of the bandwidth of L2. Blocks of a multiprocessor read different
+    tiles at a time, so that its L1 cache helps little."""
     tiles = L2_BYTES // 4 // _TILE
     tile = f"(block + (turn * {UNROLLED} + i) * 97) % {tiles}"
     body = f"""

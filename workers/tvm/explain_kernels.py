@@ -91,7 +91,9 @@ def library_calls(target_kind: str, text: str) -> list[str]:
     """Return the names of the library functions, such as `expf`, that assembly calls."""
     isa, functions = instruction_set(target_kind, text), functions_of(text)
     instructions = [instruction for function in functions for instruction in function.instructions]
-    jumps = [each for each in instructions if isa.kind_of(each) in (Does.CALL, Does.JUMP)]
+    jumps = [
+        instruction for instruction in instructions if isa.kind_of(instruction) in (Does.CALL, Does.JUMP)
+    ]
     names = {jump.operands.partition("@")[0] for jump in jumps}
     return sorted(filter(_LIBRARY.match, names - {function.name for function in functions}))
 

@@ -58,10 +58,10 @@ def normalize(
 ) -> NormalizedProduct | None:
     """Return the program's only product in normal form, or None if there is no such product.
 
-    `paddings` lists the multiples, ascending, to which rows, columns and depth may be padded.
-    The largest multiple is used that pads little more than the smallest. A swappable product
-    has as its columns the side whose results are neighbours in memory; in others, the block's
-    first factor has the rows.
+    `paddings` lists the multiples, ascending, to which rows, columns and depth may be
+    padded. The largest multiple is used that pads little more than the smallest. A
+    swappable product has as its columns the side whose results are neighbours in memory; in
+    others, the block's first factor has the rows.
     """
     schedule = Schedule(module, debug_mask="none", error_render_level="none")
     root = get_root_block(schedule)
@@ -117,8 +117,8 @@ def normalize(
 
 
 def _split_groups(schedule: Schedule, block: Any) -> None:
-    """Make the number of a grouped convolution's group an axis of its own, if the block reads an
-    operand at `axis // length`."""
+    """Make the number of a grouped convolution's group an axis of its own, if the block
+    reads an operand at `axis // length`."""
     axes = list(schedule.get(block).iter_vars)
     lengths = {
         hash(quotient.a): int(quotient.b)

@@ -69,13 +69,13 @@ class CudaCoreProduct(SketchModel):
             is_refused |= (width > _LONGEST_GATHER) & (run % (width * operand) > 0)
             registers += own[index] * (short if is_row else 1) * max(1.0, operand / _REGISTER_BYTES)
 
-        stored = sums if is_split else result
+        element = sums if is_split else result  # bytes of a stored number
         is_aligned = is_split or facts["depth_innermost"][1] or facts["neighbours"][1] > 1
-        lane_bytes = facts["neighbours"][1] * stored
-        stored_bytes = rows * columns * stored
+        lane_bytes = facts["neighbours"][1] * element
+        stored_bytes = rows * columns * element
         stored_bytes *= _sectors_ratio(choices["columns threads"] * lane_bytes, lane_bytes, is_aligned)
-        # Blocks that run at a time share what they load through the L2 cache: blocks of a row follow
-        # each other.
+        # Blocks that run at a time share what they load through the L2 cache: blocks of a
+        # row follow each other.
         at_once = np.minimum(blocks, self.machine.cores)
         side = np.minimum(choices["columns grid"], at_once)
         loaded_numbers = blocks / at_once * (side * columns + np.ceil(at_once / side) * rows)
@@ -105,8 +105,8 @@ class CudaCoreProduct(SketchModel):
 
 
 def _sectors_ratio(run: Column, lane_bytes: float, is_aligned: bool) -> Column:
-    """Return the bytes of memory sectors that a warp moves for each byte of a tile, whose runs of
-    so many bytes follow each other in memory."""
+    """Return the bytes of memory sectors that a warp moves for each byte of a tile, whose
+    runs of so many bytes follow each other in memory."""
     piece = np.minimum(run, lane_bytes * WARP_SIZE)  # of one instruction
     # On average, a run that begins anywhere touches almost one sector more than its length has.
     return np.asarray(np.maximum(1, SECTOR / piece) if is_aligned else 1 + (SECTOR - 4) / piece)

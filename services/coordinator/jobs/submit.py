@@ -73,8 +73,8 @@ def create_or_find_job(
     Raises NotFound for an unknown model, InvalidRequest for an unknown name, ClassRefused
     for a class that the operator does not allow, InvalidTarget for a wrong target, and
     Conflict if the key belongs to another request or no device defines `local` yet. Raises
-    NoDevice if no such device is online, MissingPackage if no worker can run the cost model,
-    TooMany over a quota.
+    NoDevice if no such device is online, MissingPackage if no worker can run the cost
+    model, TooMany over a quota.
     """
     check_options(request.options)
     asks_keys = parts.door.needs_credentials()
@@ -122,8 +122,8 @@ def create_or_find_job(
 
 
 def hash_request(request: JobIn) -> str:
-    """Return a hash of what a caller sent. A new field's default does not change it, so that a
-    request repeated after an upgrade is the same."""
+    """Return a hash of what a caller sent. A new field's default does not change it, so
+    that a request repeated after an upgrade is the same."""
     return hashlib.sha256(request.model_dump_json(exclude_unset=True).encode()).hexdigest()
 
 

@@ -68,8 +68,8 @@ class Store:
             return Manifest.model_validate_json(fs.cat_file(path))
 
     def chunks(self, uri: str, start: int = 0) -> Iterator[bytes]:
-        """Yield the bytes of a file from `start` on. The file is opened before this returns,
-        so that its absence can be answered. Raises StoreAway, NotFound."""
+        """Yield the bytes of a file from `start` on. The file is opened before this
+        returns, so that its absence can be answered. Raises StoreAway, NotFound."""
         with open_artifact(uri) as (fs, path):
             file = fs.open(path, "rb")
 

@@ -1,8 +1,8 @@
 """Refuses requests of other web pages, and sets security headers for browsers.
 
-Without API keys, the service trusts the user who runs it, and so every page in their browser.
-So a request must name a loopback host (against DNS rebinding), and a request that changes
-something must not come from another origin.
+Without API keys, the service trusts the user who runs it, and so every page in their
+browser. So a request must name a loopback host (against DNS rebinding), and a request that
+changes something must not come from another origin.
 """
 
 from contextlib import suppress

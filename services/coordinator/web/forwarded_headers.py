@@ -35,8 +35,8 @@ class HttpMiddleware(ABC):
 class RequestIds(HttpMiddleware):
     """Middleware that gives each request an id, in its response, its errors and its log lines.
 
-    The id is the caller's if that is well-formed. It stays set until the request's task ends,
-    because the server logs unexpected errors after the app has returned.
+    The id is the caller's if that is well-formed. It stays set until the request's task
+    ends, because the server logs unexpected errors after the app has returned.
     """
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:

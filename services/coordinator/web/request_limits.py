@@ -1,7 +1,7 @@
 """Limits requests before they are parsed, and how many event streams start at once.
 
-Limited are the URL, the headers, and the body's size and duration. A body is read only after
-its sender was authenticated and passed the rate limit.
+Limited are the URL, the headers, and the body's size and duration. A body is read only
+after its sender was authenticated and passed the rate limit.
 """
 
 import math

@@ -50,8 +50,8 @@ def is_sum(schedule: Any, block: Any) -> bool:
 
 
 def inline_pointwise(schedule: Any, exception: Any = None) -> list[Any]:
-    """Inline pointwise blocks into consumers, or into sums before them, except the block that
-    writes the tensor `exception`. Return what remains."""
+    """Inline pointwise blocks into consumers, or into sums before them, except the block
+    that writes the tensor `exception`. Return what remains."""
     remaining = [
         block
         for block in child_blocks(schedule)
@@ -106,23 +106,23 @@ def sample(schedule: Any, *values: int) -> Any:
     return schedule.sample_categorical(list(values), [1 / len(values)] * len(values))
 
 
-def sample_tile(schedule: Any, loop: Any, wanted: Sequence[int], most: int) -> list[Any]:
-    """Sample factors of a loop, the innermost at most `most`. The schedule is built with factors
-    near those wanted, of which 0 is what remains: TVM could draw some for which later steps fail."""
+def sample_tile(schedule: Any, loop: Any, factors: Sequence[int], limit: int) -> list[Any]:
+    """Sample a loop's factors, the innermost at most `limit`. The schedule is built with numbers
+    near `factors`, of which 0 is what remains: TVM could draw some for which later steps fail."""
     remaining = int(schedule.get(loop).extent)
-    decision = list(wanted)
-    for place in (0, *reversed(range(1, len(wanted)))):
-        if wanted[place]:
-            decision[place] = gcd(remaining, wanted[place])
+    decision = list(factors)
+    for place in (0, *reversed(range(1, len(factors)))):
+        if factors[place]:
+            decision[place] = gcd(remaining, factors[place])
             remaining //= decision[place]
-    decision[wanted.index(0)] = remaining
-    tile: list[Any] = schedule.sample_perfect_tile(loop, len(decision), most, decision)
+    decision[factors.index(0)] = remaining
+    tile: list[Any] = schedule.sample_perfect_tile(loop, len(decision), limit, decision)
     return tile
 
 
 def vector_read(schedule: Any, block: Any, index: int, loop: Any, vector: int, scope: str = "local") -> Any:
-    """Copy what a block reads of one tensor in an iteration of a loop to registers, by loads of
-    at most 16 bytes. `vector` is the longest region that an iteration reads."""
+    """Copy what a block reads of one tensor in an iteration of a loop to registers, by
+    loads of at most 16 bytes. `vector` is the longest region that an iteration reads."""
     source = schedule.get(block).reads[index].source
     copy = schedule.cache_read(block, index, scope, consumer_blocks=[block])
     schedule.compute_at(copy, loop, preserve_unit_loops=True)

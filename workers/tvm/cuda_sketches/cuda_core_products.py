@@ -1,11 +1,11 @@
-"""Products, batched products and convolutions on CUDA cores, for types without tensor cores.
+"""Products, batches of them and convolutions on CUDA cores, for types without tensor cores.
 
-Each thread sums up a tile of rows and columns in registers. The depth is walked in steps, whose
-tiles of both operands are copied to shared memory while earlier tiles are multiplied. A thread's
-rows are groups of neighbours, as are its columns, and neighbouring threads own the neighbours in
-between: a warp reads shared memory, and stores results, by vectors that follow each other. A
-product with few tiles is split along its depth: partial sums go to memory, and a second kernel
-adds them.
+Each thread sums up a tile of rows and columns in registers. The depth is walked in steps,
+whose tiles of both operands are copied to shared memory while earlier tiles are multiplied.
+A thread's rows are groups of neighbours, as are its columns, and neighbouring threads own
+the neighbours in between: a warp reads shared memory, and stores results, by vectors that
+follow each other. A product with few tiles is split along its depth: partial sums go to
+memory, and a second kernel adds them.
 """
 
 from collections.abc import Iterator
@@ -17,16 +17,8 @@ from tvm.s_tir.dlight.gpu.matmul import auto_inline_consumer_chain, auto_inline_
 
 from mallorn.core.compute_capability import capability
 from mallorn.core.values.machine import element_bytes
-from mallorn.workers.tvm.cuda_sketches.blocks import (
-    REFUSED,
-    VECTOR_BYTES,
-    add_partial_sums,
-    bind,
-    describe,
-    sample_tile,
-    vector_read,
-)
-from mallorn.workers.tvm.cuda_sketches.tensor_core_products import find_product
+from mallorn.workers.tvm.cuda_sketches import blocks
+from mallorn.workers.tvm.cuda_sketches.fragments import find_product
 from mallorn.workers.tvm.normalized_product import NormalizedProduct, normalize
 
 KIND: Final = "cuda core product"
@@ -36,21 +28,19 @@ _SIDES: Final = (4, 8, 16, 32, 64, 128)  # multiples to which rows and columns m
 _SHORT: Final = 4  # terms of each sum that a thread reads at a time
 _MOST_OWN: Final = 8  # rows and columns of a thread
 _THREADS: Final = 16  # along rows and columns, of the schedule that is built
-
-
 #: Stages of copies, and whether the depth is split: of each sketch.
 VARIANTS: Final = ((2, False), (3, False), (4, False), (3, True))
 
 
 def schedules(module: Any, target: Any) -> Iterator[Any]:
-    """Yield schedules on CUDA cores, with open choices, if the program is a product that tensor
-    cores do not take."""
-    with suppress(*REFUSED, AssertionError):
+    """Yield schedules on CUDA cores, with open choices, if the program is a product that
+    tensor cores do not take."""
+    with suppress(*blocks.REFUSED, AssertionError):
         if find_product(module, target) is not None:
             return
     has_copies = capability(target.attrs["arch"]).number >= _OLDEST
     for stages, is_split in VARIANTS if has_copies else VARIANTS[:1]:
-        with suppress(*REFUSED):
+        with suppress(*blocks.REFUSED):
             product = normalize(module, (_SIDES, _SIDES, (_SHORT, 8, 16, 32)), is_swappable=True)
             if product is None:
                 return
@@ -59,16 +49,16 @@ def schedules(module: Any, target: Any) -> Iterator[Any]:
 
 def _apply(product: NormalizedProduct, stages: int, is_split: bool, has_copies: bool) -> Any:
     schedule, block = product.schedule, product.block
-    widest = VECTOR_BYTES // int(max(element_bytes(product.sums), element_bytes(product.result)))
+    widest = blocks.VECTOR_BYTES // int(max(element_bytes(product.sums), element_bytes(product.result)))
     # Rows of a thread are neighbours where the tile's rows are neighbours in memory.
     neighbours = [
         1 if operand.is_depth_innermost else gcd(operand.vector, widest, _SHORT)
         for operand in product.operands
     ]
 
-    # Loops: blocks, groups, threads, steps, and the terms that a thread multiplies in a step.
+    # Loops: blocks, groups, threads, steps, and terms that a thread multiplies in a step.
     depth, short = schedule.split(schedule.get_loops(block)[-1], [None, _SHORT])
-    depth_tile = sample_tile(schedule, depth, [4, 0, 4] if is_split else [0, 4], 2 * _MOST_OWN)
+    depth_tile = blocks.sample_tile(schedule, depth, [4, 0, 4] if is_split else [0, 4], 2 * _MOST_OWN)
     splits, steps, fragments = schedule.split(depth, [1] * (not is_split) + depth_tile)
     final = schedule.rfactor(splits, 0) if is_split else None
     if final is not None:
@@ -78,7 +68,7 @@ def _apply(product: NormalizedProduct, stages: int, is_split: bool, has_copies: 
     parts: list[tuple[Any, ...]] = []  # and loops of blocks, groups, threads and neighbours
     for loop, length in zip(sides, neighbours, strict=True):
         loop, neighbour = schedule.split(loop, [None, length])
-        grid, size, groups = sample_tile(
+        grid, size, groups = blocks.sample_tile(
             schedule, loop, [0, _THREADS, _MOST_OWN // length], _MOST_OWN // length
         )
         sizes.append(size)
@@ -86,7 +76,7 @@ def _apply(product: NormalizedProduct, stages: int, is_split: bool, has_copies: 
     grids, groups, threads, own = zip(*parts, strict=True)
     schedule.reorder(batch, splits, *grids, *groups, *threads, steps, fragments, short, *own)
     schedule.bind(schedule.fuse(batch, splits, *grids), "blockIdx.x")
-    bind(schedule, [*groups, *threads], "vthread.y", "vthread.x", "threadIdx.y", "threadIdx.x")
+    blocks.bind(schedule, [*groups, *threads], "vthread.y", "vthread.x", "threadIdx.y", "threadIdx.x")
 
     sums = schedule.cache_write(block, 0, "local")
     schedule.reverse_compute_at(sums, threads[-1], preserve_unit_loops=True)
@@ -94,33 +84,33 @@ def _apply(product: NormalizedProduct, stages: int, is_split: bool, has_copies: 
         copy = schedule.cache_read(block, operand.index, _SHARED)
         schedule.compute_at(copy, steps, preserve_unit_loops=True)
         auto_inline_producers(schedule, copy)
-        unit = VECTOR_BYTES // int(element_bytes(operand.dtype))
+        unit = blocks.VECTOR_BYTES // int(element_bytes(operand.dtype))
         read = min(unit, _SHORT if operand.is_depth_innermost else length)
-        # If all accesses to a tile have the same width, TVM makes it a tile of vectors, and its
-        # pass for asynchronous copies fails.
+        # If all accesses to a tile have the same width, TVM makes it a tile of vectors, and
+        # its pass for asynchronous copies fails.
         width = operand.vector // 2 if has_copies and 1 < operand.vector == read else operand.vector
         elements = schedule.fuse(*schedule.get_loops(copy)[-2:])
         _, *place, vector = schedule.split(elements, [None, *sizes, width])
-        bind(schedule, place, "threadIdx.y", "threadIdx.x")
+        blocks.bind(schedule, place, "threadIdx.y", "threadIdx.x")
         schedule.vectorize(vector)
         if operand.is_depth_innermost:  # threads read different rows without bank conflicts
             schedule.storage_align(copy, 0, axis=-2, factor=2 * unit, offset=unit)
     for operand, length in zip(product.operands, neighbours, strict=True):
         vector = _SHORT if operand.is_depth_innermost else length
-        vector_read(schedule, block, operand.index, fragments, vector)
+        blocks.vector_read(schedule, block, operand.index, fragments, vector)
     for loop in (short, *own):
         schedule.unroll(loop)
     schedule.decompose_reduction(block, steps)
     if final is None:
         auto_inline_consumer_chain(schedule, sums)
     else:
-        add_partial_sums(schedule, final, product.result)
+        blocks.add_partial_sums(schedule, final, product.result)
     schedule.vectorize(schedule.get_loops(sums)[-1])
     schedule.annotate(steps, "software_pipeline_stage", [0, 0, stages - 1])
     schedule.annotate(steps, "software_pipeline_order", [0, 1, 2])
     if has_copies:
         schedule.annotate(steps, "software_pipeline_async_stages", [0])
-    return describe(
+    return blocks.describe(
         schedule,
         KIND,
         [

@@ -1,13 +1,18 @@
-"""Steps of products on tensor cores: copies to shared memory, and fragments of 16 by 16 numbers."""
+"""Products that tensor cores have instructions for, and the steps by which they multiply fragments."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from tvm.s_tir.tensor_intrin.cuda import shared_16x16_to_ldmatrix_32x8_layout
+from tvm.s_tir.tensor_intrin.cuda import (
+    shared_16x16_to_ldmatrix_32x8_layout,
+    shared_16x32_to_ldmatrix_32x16_layout,
+)
 
-from mallorn.core.compute_capability import WARP_SIZE
+from mallorn.core.compute_capability import WARP_SIZE, capability
 from mallorn.core.values.machine import element_bytes
+from mallorn.graphc.matmul.tensor_core_instructions import tf32_layout
 from mallorn.workers.tvm.cuda_sketches.blocks import bind
+from mallorn.workers.tvm.normalized_product import NormalizedProduct, normalize
 
 OLDEST: Final = 80  # compute capability from which `mma` m16n8k16 and asynchronous copies exist
 SHARED: Final = "shared.dyn"
@@ -18,6 +23,43 @@ Layout = Callable[[Any, Any], tuple[Any, Any]]
 #: Rows and columns of a fragment as it lies in shared memory, and which lane holds what of it.
 Fragment = tuple[int, int, Layout]
 HALVES: Final[Fragment] = (SIDE, SIDE, shared_16x16_to_ldmatrix_32x8_layout)
+# Depth of a fragment, and types of sums, by type of operands.
+DEPTHS: Final = {"float16": 16, "bfloat16": 16, "tfloat32": 8, "int8": 32}
+_SUMS: Final[dict[str, tuple[str, ...]]] = {
+    "float16": ("float16", "float32"),
+    **dict.fromkeys(("bfloat16", "tfloat32"), ("float32",)),
+    "int8": ("int32",),
+}
+#: Fragments by type, whether the sum runs along their rows, and the operand's index.
+#: `ldmatrix` does not transpose bytes, so bytes must follow each other along the sum.
+FRAGMENTS: Final[dict[tuple[str, bool, int], Fragment]] = {
+    **{
+        (dtype, is_depth_innermost, index): HALVES
+        for dtype in ("float16", "bfloat16")
+        for is_depth_innermost in (False, True)
+        for index in (0, 1)
+    },
+    **{("tfloat32", row, index): tf32_layout(index, row) for row in (False, True) for index in (0, 1)},
+    ("int8", True, 0): (16, 32, shared_16x32_to_ldmatrix_32x16_layout),
+    ("int8", True, 1): (16, 32, shared_16x32_to_ldmatrix_32x16_layout),
+}
+
+
+def find_product(module: Any, target: Any) -> NormalizedProduct | None:
+    """Return the program's product if tensor cores have instructions for its types and layout."""
+    if capability(target.attrs["arch"]).number < OLDEST:
+        return None
+    for depths in ((16, 32, 64), (32, 64)):  # fragments of bytes are deeper
+        product = normalize(module, ((SIDE, 32, 64, 128), (SIDE, 32, 64, 128), depths))
+        if product is None or len({operand.dtype for operand in product.operands}) > 1:
+            return None
+        dtype = product.operands[0].dtype
+        keys = {(dtype, operand.is_depth_innermost, operand.index) for operand in product.operands}
+        if product.sums not in _SUMS.get(dtype, ()) or keys - FRAGMENTS.keys():
+            return None
+        if product.extents[-1] % DEPTHS[dtype] == 0:
+            return product
+    return None
 
 
 def copy_by_warps(schedule: Any, copy: Any, warps: Sequence[Any], vector: int) -> None:
@@ -75,7 +117,7 @@ def pipeline(schedule: Any, steps: Any, copies: int, stages: int) -> None:
 
 
 def _split_into_fragments(schedule: Any, block: Any, rows: int, columns: int) -> Any:
-    """Split the last two loops of a block into tiles; return the first loop within a tile."""
+    """Split the last two loops of a block into tiles; return the first loop in a tile."""
     *_, outer_rows, outer_columns = schedule.get_loops(block)
     outer_rows, inner_rows = schedule.split(outer_rows, [None, rows])
     outer_columns, inner_columns = schedule.split(outer_columns, [None, columns])

@@ -1,8 +1,8 @@
 """Programs without a sum, as elementwise operators, concatenations, pads, slices and transposes.
 
-Neighbouring threads write neighbouring vectors. Where an input's neighbours in memory are far
-apart in the result, a tile passes through shared memory. Its rows are one word longer than all
-banks, so that neither rows nor columns have bank conflicts.
+Neighbouring threads write neighbouring vectors. Where an input's neighbours in memory are
+far apart in the result, a tile passes through shared memory. Its rows are one word longer
+than all banks, so that neither rows nor columns have bank conflicts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -57,8 +57,8 @@ def schedules(module: Any, _target: Any) -> Iterator[Any]:
 
 
 def share_vectors(schedule: Any, block: Any, run: int, first: Any) -> list[str]:
-    """Let neighbouring threads write neighbouring vectors along the axes from `first` on, which
-    divide runs of `run` elements. Return the names of the choices."""
+    """Let neighbouring threads write neighbouring vectors along the axes from `first` on,
+    which divide runs of `run` elements. Return the names of the choices."""
     statement, loops = schedule.get(block), schedule.get_loops(block)
     widest = max(element_bytes(str(region.source.dtype)) for region in (*statement.reads, *statement.writes))
     lanes = blocks.sample(schedule, *blocks.vectors(run, int(blocks.VECTOR_BYTES // widest)))
@@ -79,8 +79,8 @@ def share_tiles(
     schedule: Any, block: Any, source: Any, across: Sequence[Any], along: Sequence[Any], run: int
 ) -> list[str]:
     """Move tiles through shared memory. Elements of `source` are neighbours along the axes
-    `across`, in runs of `run`; elements of the result along `along`. Return the names of the
-    choices."""
+    `across`, in runs of `run`; elements of the result along `along`. Return the names of
+    the choices."""
     statement = schedule.get(block)
     size, result_size = (int(element_bytes(str(x.dtype))) for x in (source, statement.writes[0].source))
     index = [hash(region.source) for region in statement.reads].index(hash(source))
@@ -136,8 +136,8 @@ def transposed_tensor(
     loads: Sequence[Any], axes: Sequence[Any]
 ) -> tuple[Any, Sequence[Any], Sequence[Any], int] | None:
     """Return the first tensor whose neighbours differ from the result's, the axes of its
-    neighbours and of the result's, and what the lengths of vectors must divide; None if there
-    is no such tensor."""
+    neighbours and of the result's, and what the lengths of vectors must divide; None if
+    there is no such tensor."""
     for buffer, indices in loads:
         maybe_steps, first = blocks.steps_of(buffer, indices, axes, len(axes))
         steps = [step or 0 for step in maybe_steps]

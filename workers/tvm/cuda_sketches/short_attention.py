@@ -17,17 +17,7 @@ from mallorn.core.compute_capability import WARP_SIZE, capability
 from mallorn.core.values.machine import element_bytes
 from mallorn.graphc.core.graph_rewriting import OPERATOR
 from mallorn.graphc.matmul.tensor_core_instructions import FILL, own_name
-from mallorn.workers.tvm.cuda_sketches.blocks import (
-    REFUSED,
-    VECTOR_BYTES,
-    bind,
-    child_blocks,
-    describe,
-    is_sum,
-    open_schedule,
-    sample,
-    sample_tile,
-)
+from mallorn.workers.tvm.cuda_sketches import blocks
 from mallorn.workers.tvm.cuda_sketches.fragments import (
     HALVES,
     MOST_FRAGMENTS,
@@ -42,7 +32,7 @@ from mallorn.workers.tvm.cuda_sketches.fragments import (
 
 KIND: Final = "short attention"
 _STAGES: Final = (2, 3)
-#: Which blocks of the program reduce: scores, the maximum, the total, and the second product.
+#: Which of the program's blocks reduce: scores, maximum, total, and the second product.
 _REDUCING: Final = [False, False, True, False, True, False, True, False, False, True, False]
 
 
@@ -51,7 +41,7 @@ def schedules(module: Any, target: Any) -> Iterator[Any]:
     if capability(target.attrs["arch"]).number < OLDEST:
         return
     for stages in _STAGES:
-        with suppress(*REFUSED, AssertionError):
+        with suppress(*blocks.REFUSED, AssertionError):
             if (schedule := schedule_attention(module, stages)) is None:
                 return
             yield schedule
@@ -59,15 +49,15 @@ def schedules(module: Any, target: Any) -> Iterator[Any]:
 
 def schedule_attention(module: Any, stages: int) -> Any | None:
     """Return the schedule; None for other programs."""
-    schedule = open_schedule(module)
-    blocks = child_blocks(schedule)
-    if [is_sum(schedule, block) for block in blocks] != _REDUCING:
+    schedule = blocks.open_schedule(module)
+    parts = blocks.child_blocks(schedule)
+    if [blocks.is_sum(schedule, stage) for stage in parts] != _REDUCING:
         return None
-    queries, keys, scores, logits, top, powers, total, weights, values, sums, _ = blocks
+    queries, keys, scores, logits, top, powers, total, weights, values, sums, _ = parts
     if OPERATOR not in schedule.get(sums).annotations:
         return None
     dtype = str(schedule.get(queries).writes[0].source.dtype)
-    vector = VECTOR_BYTES // int(element_bytes(dtype))
+    vector = blocks.VECTOR_BYTES // int(element_bytes(dtype))
 
     def by_lanes(batch: Any, row: Any, key: Any) -> tuple[Any, ...]:
         return batch, row, key // WARP_SIZE, key % WARP_SIZE
@@ -84,17 +74,17 @@ def schedule_attention(module: Any, stages: int) -> Any | None:
 
     # The second product: a block's rows, its warps, and the fragments of a warp.
     sums, rows, columns, depth = _fragment_loops(schedule, sums)
-    row_tile = sample_tile(schedule, rows, [0, 1, 2], MOST_FRAGMENTS)
-    column_tile = sample_tile(schedule, columns, [2, 0], MOST_FRAGMENTS)
+    row_tile = blocks.sample_tile(schedule, rows, [0, 1, 2], MOST_FRAGMENTS)
+    column_tile = blocks.sample_tile(schedule, columns, [2, 0], MOST_FRAGMENTS)
     warps = (row_tile[1], column_tile[0])
     grid, *of_rows = schedule.split(rows, row_tile)
-    steps, fragments = schedule.split(depth, sample_tile(schedule, depth, [0, 4], MOST_FRAGMENTS))
+    steps, fragments = schedule.split(depth, blocks.sample_tile(schedule, depth, [0, 4], MOST_FRAGMENTS))
     of_columns = schedule.split(columns, column_tile)
     batch = schedule.get_loops(sums)[0]
     pairs = list(zip(of_rows, of_columns, strict=True))  # warps, and fragments of a warp
     schedule.reorder(batch, grid, *pairs[0], steps, fragments, *pairs[1])
     block = schedule.fuse(batch, grid)
-    bind(schedule, [block, *pairs[0]], "blockIdx.x", "threadIdx.y", "threadIdx.z")
+    blocks.bind(schedule, [block, *pairs[0]], "blockIdx.x", "threadIdx.y", "threadIdx.z")
     result = schedule.cache_write(sums, 0, SHARED)
     store = schedule.cache_write(sums, 0, "warp")
     for copy in (store, result):
@@ -107,7 +97,7 @@ def schedule_attention(module: Any, stages: int) -> Any | None:
     pipeline(schedule, steps, 1, stages)
     auto_inline_consumer_chain(schedule, result)
     elements = schedule.fuse(*schedule.get_loops(result)[-2:])
-    _, lanes, lane = schedule.split(elements, [None, WARP_SIZE, VECTOR_BYTES // 4])
+    _, lanes, lane = schedule.split(elements, [None, WARP_SIZE, blocks.VECTOR_BYTES // 4])
     schedule.bind(lanes, "threadIdx.x")
     schedule.vectorize(lane)
 
@@ -115,9 +105,9 @@ def schedule_attention(module: Any, stages: int) -> Any | None:
     # registers. The loop over groups of rows keeps scores alive while weights are written: else
     # TVM would store weights in their place, where `ldmatrix` refuses memory of another type.
     *_, rows, step, lanes = schedule.get_loops(weights)
-    y, z, group, row = schedule.split(rows, [*warps, None, sample(schedule, 1, 2, 4)])
+    y, z, group, row = schedule.split(rows, [*warps, None, blocks.sample(schedule, 1, 2, 4)])
     schedule.reorder(y, z, group, row, step, lanes)
-    bind(schedule, [y, z, lanes], "threadIdx.y", "threadIdx.z", "threadIdx.x")
+    blocks.bind(schedule, [y, z, lanes], "threadIdx.y", "threadIdx.z", "threadIdx.x")
     for part in (total, powers, top, logits):
         schedule.compute_at(part, group, preserve_unit_loops=True)
         schedule.bind(schedule.get_loops(part)[-1], "threadIdx.x")
@@ -125,11 +115,11 @@ def schedule_attention(module: Any, stages: int) -> Any | None:
     # The first product, with the same warps.
     schedule.compute_at(scores, block, preserve_unit_loops=True)
     scores, rows, columns, depth = _fragment_loops(schedule, scores)
-    steps, fragments = schedule.split(depth, sample_tile(schedule, depth, [0, 4], MOST_FRAGMENTS))
+    steps, fragments = schedule.split(depth, blocks.sample_tile(schedule, depth, [0, 4], MOST_FRAGMENTS))
     of_rows, of_columns = schedule.split(rows, [warps[0], None]), schedule.split(columns, [warps[1], None])
     pairs = list(zip(of_rows, of_columns, strict=True))
     schedule.reorder(*pairs[0], steps, fragments, *pairs[1])
-    bind(schedule, pairs[0], "threadIdx.y", "threadIdx.z")
+    blocks.bind(schedule, pairs[0], "threadIdx.y", "threadIdx.z")
     schedule.set_scope(scores, 0, SHARED)
     store = schedule.cache_write(scores, 0, "warp")
     schedule.reverse_compute_at(store, pairs[0][1], preserve_unit_loops=True)
@@ -139,7 +129,7 @@ def schedule_attention(module: Any, stages: int) -> Any | None:
     instructions = _instructions(dtype, is_depth_innermost=True)
     multiply_fragments(schedule, scores, store, (steps, fragments), (HALVES, HALVES), instructions)
     pipeline(schedule, steps, 2, stages)
-    return describe(
+    return blocks.describe(
         schedule,
         KIND,
         [

@@ -14,53 +14,27 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tvm.s_tir.dlight.gpu.matmul import auto_inline_consumer_chain, auto_inline_producers
-from tvm.s_tir.tensor_intrin.cuda import get_mma_intrin_group, shared_16x32_to_ldmatrix_32x16_layout
+from tvm.s_tir.tensor_intrin.cuda import get_mma_intrin_group
 
-from mallorn.core.compute_capability import WARP_SIZE, capability
+from mallorn.core.compute_capability import WARP_SIZE
 from mallorn.core.values.machine import element_bytes
-from mallorn.graphc.matmul.tensor_core_instructions import own_name, tf32_layout
-from mallorn.workers.tvm.cuda_sketches.blocks import (
-    REFUSED,
-    VECTOR_BYTES,
-    add_partial_sums,
-    describe,
-    sample_tile,
-)
+from mallorn.graphc.matmul.tensor_core_instructions import own_name
+from mallorn.workers.tvm.cuda_sketches import blocks
 from mallorn.workers.tvm.cuda_sketches.fragments import (
-    HALVES,
+    DEPTHS,
+    FRAGMENTS,
     MOST_FRAGMENTS,
-    OLDEST,
     SHARED,
     SIDE,
-    Fragment,
     copy_by_warps,
+    find_product,
     multiply_fragments,
     pad_rows,
     pipeline,
 )
-from mallorn.workers.tvm.normalized_product import NormalizedProduct, normalize
+from mallorn.workers.tvm.normalized_product import NormalizedProduct
 
 KIND: Final = "tensor core product"
-# Depth of a fragment, and types of sums, by type of operands.
-_DEPTHS: Final = {"float16": 16, "bfloat16": 16, "tfloat32": 8, "int8": 32}
-_SUMS: Final[dict[str, tuple[str, ...]]] = {
-    "float16": ("float16", "float32"),
-    **dict.fromkeys(("bfloat16", "tfloat32"), ("float32",)),
-    "int8": ("int32",),
-}
-#: Fragments by type, whether the sum runs along their rows, and the operand's index. `ldmatrix`
-#: does not transpose bytes, so bytes must follow each other along the sum.
-_LAYOUTS: Final[dict[tuple[str, bool, int], Fragment]] = {
-    **{
-        (dtype, is_depth_innermost, index): HALVES
-        for dtype in ("float16", "bfloat16")
-        for is_depth_innermost in (False, True)
-        for index in (0, 1)
-    },
-    **{("tfloat32", row, index): tf32_layout(index, row) for row in (False, True) for index in (0, 1)},
-    ("int8", True, 0): (16, 32, shared_16x32_to_ldmatrix_32x16_layout),
-    ("int8", True, 1): (16, 32, shared_16x32_to_ldmatrix_32x16_layout),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +59,7 @@ VARIANTS: Final = (
 def schedules(module: Any, target: Any) -> Iterator[Any]:
     """Yield schedules on tensor cores, with open choices, if the program is such a product."""
     for variant in VARIANTS:
-        with suppress(*REFUSED, AssertionError):
+        with suppress(*blocks.REFUSED, AssertionError):
             if (product := find_product(module, target)) is None:
                 return
             if element_bytes(product.operands[0].dtype) == 2:
@@ -94,27 +68,10 @@ def schedules(module: Any, target: Any) -> Iterator[Any]:
                 yield _apply(product, replace(variant, is_permuted=False))
 
 
-def find_product(module: Any, target: Any) -> NormalizedProduct | None:
-    """Return the program's product if tensor cores have instructions for its types and layout."""
-    if capability(target.attrs["arch"]).number < OLDEST:
-        return None
-    for depths in ((16, 32, 64), (32, 64)):  # fragments of bytes are deeper
-        product = normalize(module, ((SIDE, 32, 64, 128), (SIDE, 32, 64, 128), depths))
-        if product is None or len({operand.dtype for operand in product.operands}) > 1:
-            return None
-        dtype = product.operands[0].dtype
-        layouts = [(dtype, each.is_depth_innermost, each.index) for each in product.operands]
-        if product.sums not in _SUMS.get(dtype, ()) or not all(key in _LAYOUTS for key in layouts):
-            return None
-        if product.extents[-1] % _DEPTHS[dtype] == 0:
-            return product
-    return None
-
-
 def _apply(product: NormalizedProduct, variant: Variant) -> Any:
     schedule, block = product.schedule, product.block
     dtype = product.operands[0].dtype
-    fragment_depth = _DEPTHS[dtype]
+    fragment_depth = DEPTHS[dtype]
     left, right = product.operands
     names = get_mma_intrin_group(
         SHARED,
@@ -131,7 +88,7 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
     # Loops: blocks, warps, steps, and the fragments that one warp multiplies in a step.
     depth = schedule.get_loops(block)[-1]
     depth, in_fragment = schedule.split(depth, [None, fragment_depth])
-    depth_tile = sample_tile(schedule, depth, [2] * variant.is_split + [0, 4], MOST_FRAGMENTS)
+    depth_tile = blocks.sample_tile(schedule, depth, [2] * variant.is_split + [0, 4], MOST_FRAGMENTS)
     splits, steps, fragments = schedule.split(depth, depth_tile if variant.is_split else [1, *depth_tile])
     final = schedule.rfactor(splits, 0) if variant.is_split else None
     if final is not None:
@@ -144,8 +101,8 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
         *(row_in_fragment, column_in_fragment, in_fragment),
     )
     fragment_block = schedule.blockize(row_in_fragment)
-    row_tile = sample_tile(schedule, rows, [0, 1, 2, 4], MOST_FRAGMENTS)
-    column_tile = sample_tile(schedule, columns, [0, 2, 4], MOST_FRAGMENTS)
+    row_tile = blocks.sample_tile(schedule, rows, [0, 1, 2, 4], MOST_FRAGMENTS)
+    column_tile = blocks.sample_tile(schedule, columns, [0, 2, 4], MOST_FRAGMENTS)
     grid_rows, group, warp_rows, fragment_rows = schedule.split(rows, row_tile)
     grid_columns, warp_columns, fragment_columns = schedule.split(columns, column_tile)
     schedule.reorder(
@@ -176,7 +133,7 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
             pad_rows(schedule, copy, operand.dtype, 4 if is_by_element else 8)
 
     layouts = [
-        _LAYOUTS[dtype, operand.is_depth_innermost, index] for index, operand in enumerate(product.operands)
+        FRAGMENTS[dtype, operand.is_depth_innermost, index] for index, operand in enumerate(product.operands)
     ]
     permutation, loops = "s2l" if variant.is_permuted else "", (steps, fragments)
     multiply_fragments(schedule, fragment_block, sums, loops, layouts, instructions, permutation)
@@ -184,14 +141,14 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
         auto_inline_consumer_chain(schedule, result)
     copy = schedule.fuse(*schedule.get_loops(result)[-2:])
     types = {product.sums, product.sums if final is not None else product.result}
-    elements = VECTOR_BYTES // max(int(element_bytes(each_type)) for each_type in types)
+    elements = blocks.VECTOR_BYTES // max(int(element_bytes(each_type)) for each_type in types)
     _, lanes, vector = schedule.split(copy, [None, WARP_SIZE, elements])
     schedule.bind(lanes, "threadIdx.x")
     schedule.vectorize(vector)
     if final is not None:
-        add_partial_sums(schedule, final, product.result)
+        blocks.add_partial_sums(schedule, final, product.result)
     pipeline(schedule, steps, 2, variant.stages)
-    return describe(
+    return blocks.describe(
         schedule,
         KIND,
         [

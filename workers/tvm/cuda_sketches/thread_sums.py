@@ -1,7 +1,7 @@
 """Sums that read each element once, with many threads per sum or group of neighbouring sums.
 
-A program is brought to the form c[b, s, n] = sum over r of f(large[b, s, r], other[b, n, r]),
-with the loops batch, sums, narrow (the few results that share an element of the large
+A program becomes c[b, s, n] = sum over r of f(large[b, s, r], other[b, n, r]), with the
+loops batch, sums, narrow (the few results that share an element of the large
 operand) and depth.
 """
 
@@ -14,23 +14,7 @@ from typing import Any, Final
 from tvm.tirx import IterVar
 
 from mallorn.core.values.machine import element_bytes
-from mallorn.workers.tvm.cuda_sketches.blocks import (
-    GRID,
-    MOST_GRID_ROWS,
-    REFUSED,
-    VECTOR_BYTES,
-    bind,
-    describe,
-    extent_of,
-    fusion,
-    inline_pointwise,
-    is_sum,
-    open_schedule,
-    reads_of,
-    sample,
-    vector_read,
-    vectors,
-)
+from mallorn.workers.tvm.cuda_sketches import blocks
 from mallorn.workers.tvm.program_blocks import extent, variables
 
 DYNAMIC: Final = "shared.dyn"
@@ -56,28 +40,28 @@ class ThreadSum:
 def schedules_of_sums(module: Any, kind: str, *, most_narrow: int, is_product: bool) -> Iterator[Any]:
     """Yield schedules of a program's only sum, by the order of its terms in memory."""
     for own in _SUMS_OF_A_THREAD:
-        with suppress(*REFUSED):
+        with suppress(*blocks.REFUSED):
             work = normalize(module, most_narrow)
             if work is None or (work.reads > 1) != is_product:
                 return
             facts = {name: getattr(work, name) for name in ("narrow", "vector", "is_depth_innermost")}
             if not work.is_depth_innermost:
-                yield describe(work.schedule, kind, share_columns(work), **facts)
+                yield blocks.describe(work.schedule, kind, share_columns(work), **facts)
                 return
             if work.sums % own == 0:
-                yield describe(work.schedule, kind, share_rows(work, own), own=own, **facts)
+                yield blocks.describe(work.schedule, kind, share_rows(work, own), own=own, **facts)
 
 
 def normalize(module: Any, most_narrow: int) -> ThreadSum | None:
     """Return the program's only sum in normal form; None if the program is no such sum."""
-    schedule = open_schedule(module)
-    blocks = inline_pointwise(schedule)
-    if [is_sum(schedule, block) for block in blocks] not in ([True], [True, False]):
+    schedule = blocks.open_schedule(module)
+    stages = blocks.inline_pointwise(schedule)
+    if [blocks.is_sum(schedule, block) for block in stages] not in ([True], [True, False]):
         return None
-    block = blocks[0]
-    axes, loads = list(schedule.get(block).iter_vars), reads_of(schedule, block)
+    block = stages[0]
+    axes, loads = list(schedule.get(block).iter_vars), blocks.reads_of(schedule, block)
     shapes = [map(int, load.source.shape) for load in loads]
-    extents = [extent_of(schedule, block, load) for load in loads]
+    extents = [blocks.extent_of(schedule, block, load) for load in loads]
     sizes = list(zip(extents, map(prod, shapes), strict=True))
     large = loads[sizes.index(max(sizes))] if loads else None
     if large is None:
@@ -89,7 +73,7 @@ def normalize(module: Any, most_narrow: int) -> ThreadSum | None:
     own = [axis for axis in axes if axis not in depth and hash(axis.var) in names]
     narrow = [axis for axis in axes if axis not in depth and hash(axis.var) not in names]
     repeats, size = prod(map(extent, narrow)), int(prod(map(int, large.source.shape)))
-    if repeats > most_narrow or extent_of(schedule, block, large) < size or not own:
+    if repeats > most_narrow or blocks.extent_of(schedule, block, large) < size or not own:
         return None
     last = next((i for i in reversed(range(len(large.indices))) if variables(large.indices[i])), 0)
     innermost = [axis for axis in axes if hash(axis.var) in variables(large.indices[last])]
@@ -97,15 +81,15 @@ def normalize(module: Any, most_narrow: int) -> ThreadSum | None:
     packed_numbers = max(1, prod(map(extent, innermost)) // int(large.source.shape[last]))
     sums = own[-1] if is_depth_innermost else innermost[-1]
     batch = [axis for axis in own if axis is not sums]
-    if prod(map(extent, batch)) > MOST_GRID_ROWS:
+    if prod(map(extent, batch)) > blocks.MOST_GRID_ROWS:
         return None
-    schedule.transform_block_layout(block, fusion(axes, (batch, [sums], narrow, depth)))
+    schedule.transform_block_layout(block, blocks.fusion(axes, (batch, [sums], narrow, depth)))
     return ThreadSum(
         schedule,
         block,
-        blocks[1] if len(blocks) == 2 else None,
+        stages[1] if len(stages) == 2 else None,
         is_depth_innermost,
-        vector=int(VECTOR_BYTES / element_bytes(str(large.source.dtype))) * packed_numbers,
+        vector=int(blocks.VECTOR_BYTES / element_bytes(str(large.source.dtype))) * packed_numbers,
         narrow=repeats,
         sums=extent(sums),
         reads=len({hash(load.source) for load in loads}),
@@ -113,16 +97,16 @@ def normalize(module: Any, most_narrow: int) -> ThreadSum | None:
 
 
 def share_rows(work: ThreadSum, own: int) -> list[str]:
-    """Schedule a sum whose terms are neighbours in memory: threads of a warp read a sum's terms
-    as vectors, and add their partial sums by shuffles. Each thread adds to `own` sums, which
-    divides their number, because TVM loses the bound of a sum by several threads. Return the
-    names of the choices."""
+    """Schedule a sum whose terms are neighbours in memory: threads of a warp read a sum's
+    terms as vectors, and add their partial sums by shuffles. Each thread adds to `own`
+    sums, which divides their number, because TVM loses the bound of a sum by several
+    threads. Return the names of the choices."""
     schedule, block = work.schedule, work.block
     batch, sums, narrow, depth = schedule.get_loops(block)
     terms = int(schedule.get(depth).extent)
-    lanes = sample(schedule, *vectors(terms, work.vector))
+    lanes = blocks.sample(schedule, *blocks.vectors(terms, work.vector))
     steps, lanes = schedule.split(depth, [None, lanes])
-    threads = sample(schedule, *(n for n in _THREADS if n <= max(8, terms // work.vector)))
+    threads = blocks.sample(schedule, *(n for n in _THREADS if n <= max(8, terms // work.vector)))
     step, thread = schedule.split(steps, [None, threads])
     rows, sum_of_thread = schedule.split(sums, [None, own])
     grid, row = schedule.split(rows, schedule.sample_perfect_tile(rows, 2, 16))
@@ -130,46 +114,46 @@ def share_rows(work: ThreadSum, own: int) -> list[str]:
     partial = schedule.rfactor(thread, 0)
     batch, grid, row, sum_of_thread, narrow, step, lanes, thread = schedule.get_loops(partial)
     schedule.reorder(grid, row, thread, step, sum_of_thread, narrow, lanes)
-    bind(schedule, [batch, grid, row, thread], *GRID, "threadIdx.y", "threadIdx.x")
+    blocks.bind(schedule, [batch, grid, row, thread], *blocks.GRID, "threadIdx.y", "threadIdx.x")
     _read_and_add(work, partial, step, [sum_of_thread, narrow, lanes])
     schedule.set_scope(partial, 0, "local")
     schedule.reverse_compute_at(block, grid, preserve_unit_loops=True)
     thread, _, row, narrow = schedule.get_loops(block)[2:]
     row, sum_of_thread = schedule.split(row, [None, own])
     schedule.reorder(sum_of_thread, narrow, row, thread)
-    bind(schedule, [row, thread], "threadIdx.y", "threadIdx.x")
+    blocks.bind(schedule, [row, thread], "threadIdx.y", "threadIdx.x")
     if work.epilogue is not None:
         schedule.set_scope(block, 0, "shared")
         schedule.reverse_compute_at(work.epilogue, grid, preserve_unit_loops=True)
         element = schedule.fuse(*schedule.get_loops(work.epilogue)[2:])
         _, thread = schedule.split(element, [None, threads])
-        bind(schedule, [thread], "threadIdx.x")
+        blocks.bind(schedule, [thread], "threadIdx.x")
     return ["lanes", "threads of a sum", "sums: grid block", "unrolled steps"]
 
 
 def share_columns(work: ThreadSum) -> list[str]:
-    """Schedule a sum whose neighbours in memory belong to neighbouring sums: each thread reads
-    a vector of sums, rows of threads share the depth and add their partial sums in shared
-    memory. Return the names of the choices."""
+    """Schedule a sum whose neighbours in memory belong to neighbouring sums: each thread
+    reads a vector of sums, rows of threads share the depth and add their partial sums in
+    shared memory. Return the names of the choices."""
     schedule, block = work.schedule, work.block
     batch, sums, narrow, depth = schedule.get_loops(block)
     terms = int(schedule.get(depth).extent)
-    steps, own = schedule.split(depth, [None, sample(schedule, *vectors(terms, _MOST_OWN))])
+    steps, own = schedule.split(depth, [None, blocks.sample(schedule, *blocks.vectors(terms, _MOST_OWN))])
     # With fewer steps than threads, some threads would leave their partial sums unset.
     most_shares = max(1, terms // _MOST_OWN)
-    shares = sample(schedule, *(n for n in (1, 4, 8, 16, 32, 64, 128) if n <= most_shares))
+    shares = blocks.sample(schedule, *(n for n in (1, 4, 8, 16, 32, 64, 128) if n <= most_shares))
     step, share = schedule.split(steps, [None, shares])
-    widths = vectors(work.sums, min(work.vector, VECTOR_BYTES // 4))
-    lanes = sample(schedule, *widths)
-    runs = sample(schedule, *vectors(work.sums // widths[-1], work.vector // widths[-1]))
+    widths = blocks.vectors(work.sums, min(work.vector, blocks.VECTOR_BYTES // 4))
+    lanes = blocks.sample(schedule, *widths)
+    runs = blocks.sample(schedule, *blocks.vectors(work.sums // widths[-1], work.vector // widths[-1]))
     groups, run, lane = schedule.split(sums, [None, runs, lanes])
-    threads = sample(schedule, 2, 4, 8, 16, 32, 64)
+    threads = blocks.sample(schedule, 2, 4, 8, 16, 32, 64)
     grid, thread = schedule.split(groups, [None, threads])
     schedule.reorder(grid, thread, run, lane, narrow, step, own, share)
     partial = schedule.rfactor(share, 0)
     batch, grid, thread, run, lane, narrow, step, own, share = schedule.get_loops(partial)
     schedule.reorder(grid, share, thread, step, own, narrow, run, lane)
-    bind(schedule, [batch, grid, share, thread], *GRID, "threadIdx.y", "threadIdx.x")
+    blocks.bind(schedule, [batch, grid, share, thread], *blocks.GRID, "threadIdx.y", "threadIdx.x")
     schedule.set_scope(partial, 0, DYNAMIC)
     copy = schedule.cache_write(partial, 0, "local")
     schedule.reverse_compute_at(copy, thread, preserve_unit_loops=True)
@@ -180,7 +164,7 @@ def share_columns(work: ThreadSum) -> list[str]:
     schedule.reorder(batch, narrow, column, share)
     element = schedule.fuse(batch, narrow, column)
     _, share_thread, thread = schedule.split(element, [None, shares, threads])
-    bind(schedule, [share_thread, thread], "threadIdx.y", "threadIdx.x")
+    blocks.bind(schedule, [share_thread, thread], "threadIdx.y", "threadIdx.x")
     if work.epilogue is not None:
         schedule.set_scope(block, 0, "local")
         schedule.reverse_compute_at(work.epilogue, thread, preserve_unit_loops=True)
@@ -197,8 +181,8 @@ def share_columns(work: ThreadSum) -> list[str]:
 def _read_and_add(work: ThreadSum, partial: Any, step: Any, inner: Sequence[Any]) -> None:
     schedule = work.schedule
     for index in range(len(schedule.get(partial).reads)):
-        vector_read(schedule, partial, index, step, work.vector)
-    schedule.annotate(step, "pragma_auto_unroll_max_step", sample(schedule, 1, 64, 512))
+        blocks.vector_read(schedule, partial, index, step, work.vector)
+    schedule.annotate(step, "pragma_auto_unroll_max_step", blocks.sample(schedule, 1, 64, 512))
     for loop in inner:
         schedule.unroll(loop)
     schedule.decompose_reduction(partial, step)

@@ -1,7 +1,7 @@
 """Products with a vector or with at most 8 rows, whose large operand is read once from memory.
 
-Operands may be decoded from integers of few bits: their producers are inlined, and the packed
-integers are read as vectors.
+Operands may be decoded from integers of few bits: their producers are inlined, and the
+packed integers are read as vectors.
 """
 
 from collections.abc import Iterator

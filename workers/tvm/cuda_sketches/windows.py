@@ -25,8 +25,8 @@ _THREADS: Final = ((1, 2, 4), (1, 2, 4, 8), (8, 16, 32, 64))  # along these axes
 
 
 def schedules(module: Any, _target: Any) -> Iterator[Any]:
-    """Yield schedules with open choices if the program sums over windows: a thread reads the
-    elements of a whole window at once, or those of one row after the other."""
+    """Yield schedules with open choices if the program sums over windows: a thread reads
+    the elements of a whole window at once, or those of one row after the other."""
     for by_rows in (False, True):
         with suppress(*blocks.REFUSED):
             if (schedule := schedule_windows(module, by_rows)) is not None:
@@ -62,9 +62,9 @@ def schedule_windows(module: Any, by_rows: bool) -> Any | None:
 def share_windows(
     schedule: Any, stages: list[Any], place: int, image: Any, are_moving: list[bool], by_rows: bool
 ) -> list[str]:
-    """Schedule the sum, which is the block at `place`, with the block that pads its image before
-    it and an epilogue behind it, if there are any. `are_moving` tells for each axis whether
-    windows move along it. Return the names of the choices."""
+    """Schedule the sum, which is the block at `place`, with the block that pads its image
+    before it and an epilogue behind it, if there are any. `are_moving` tells for each axis
+    whether windows move along it. Return the names of the choices."""
     block, last, count = stages[place], stages[-1], len(are_moving)
     tensors = [read.source for read in schedule.get(block).reads]
     index = next(number for number, tensor in enumerate(tensors) if tensor.same_as(image))
