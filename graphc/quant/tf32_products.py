@@ -28,9 +28,10 @@ def round_to_tf32(value: Any) -> Any:
 
 def before_rounding(value: Any) -> Any:
     """Return the number that an expression rounds to TF32, or the expression if it rounds none."""
-    if isinstance(value, Select) and structural_equal(value, round_to_tf32(value.false_value)):
-        return value.false_value
-    return value
+    if not isinstance(value, Select) or str(value.ty.dtype) != WIDE:
+        return value
+    source = value.false_value
+    return source if structural_equal(value, round_to_tf32(source)) else value
 
 
 def rounds_factors(block: Any) -> bool:
