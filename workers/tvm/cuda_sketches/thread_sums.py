@@ -1,8 +1,7 @@
 """Sums that read each element once, with many threads per sum or group of neighbouring sums.
 
-A program becomes c[b, s, n] = sum over r of f(large[b, s, r], other[b, n, r]), with the
-loops batch, sums, narrow (the few results that share an element of the large
-operand) and depth.
+A program becomes c[b, s, n] = sum over r of f(large[b, s, r], other[b, n, r]), with loops
+batch, sums, narrow (the few results that share an element of the large operand), depth.
 """
 
 from collections.abc import Iterator, Sequence
