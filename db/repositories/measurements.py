@@ -27,7 +27,7 @@ from mallorn.db.tables import Device, Job, Measurement, Round, SketchRow, Source
 
 @dataclass(frozen=True, slots=True)
 class NewMeasurement:
-    """A trial to store; without context and device, it failed before it reached a device."""
+    """A trial to store; without context and device, it failed before reaching a device."""
 
     slot: int  # position in the round's proposals
     trial: Trial

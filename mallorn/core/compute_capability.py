@@ -11,10 +11,13 @@ from mallorn.core.storable_json import TOLD
 GPUS: Final = tomllib.loads(Path(__file__).with_name("cuda_gpus.toml").read_text())
 THREADS_PER_BLOCK: Final = 1024
 REGISTERS_PER_BLOCK: Final = 65536
+REGISTERS_PER_SM: Final = 65536
 REGISTERS_PER_THREAD: Final = 255
 SHARED_RESERVED: Final = 1 << 10  # bytes of each block that the driver reserves, from sm_80 on
 SHARED_PER_BLOCK: Final = 48 << 10  # bytes for a kernel that does not opt in to more
 WARP_SIZE: Final = 32
+SECTOR: Final = 32  # bytes of the smallest memory transaction
+BANKS, BANK_BYTES = 32, 4  # of shared memory: each moves so many bytes in a cycle
 _WARP_REGISTERS: Final = 256  # granularity of register allocation to a warp
 _SCHEDULERS: Final = 4  # per multiprocessor; each has a quarter of the registers
 _OLDEST: Final = 75
@@ -36,10 +39,6 @@ class ComputeCapability:
     threads_per_sm: int
     blocks_per_sm: int
     tensor_core_types: tuple[str, ...]
-    registers_per_sm: int = 65536
-    registers_per_thread_max: int = REGISTERS_PER_THREAD
-    shared_per_block: int = SHARED_PER_BLOCK
-    warp_size: int = WARP_SIZE
 
     @property
     def shared_reserved(self) -> int:
@@ -54,11 +53,11 @@ class ComputeCapability:
     def can_share(self, static_bytes: int, dynamic_bytes: int) -> bool:
         """Return whether TVM's runtime can launch blocks with these sizes of shared memory.
 
-        It opts in to more than `shared_per_block` only if the dynamic part has that size.
+        It opts in to more than SHARED_PER_BLOCK only if the dynamic part has that size.
         """
-        opts_in = dynamic_bytes >= self.shared_per_block
-        most_bytes = self.shared_per_block_optin if opts_in else self.shared_per_block
-        return static_bytes <= self.shared_per_block and static_bytes + dynamic_bytes <= most_bytes
+        opts_in = dynamic_bytes >= SHARED_PER_BLOCK
+        most_bytes = self.shared_per_block_optin if opts_in else SHARED_PER_BLOCK
+        return static_bytes <= SHARED_PER_BLOCK and static_bytes + dynamic_bytes <= most_bytes
 
     def resident_blocks(self, threads: int, registers: int, shared_bytes: int) -> int:
         """Return how many blocks of a kernel fit on a multiprocessor; 0 if it cannot launch.
@@ -66,19 +65,19 @@ class ComputeCapability:
         `registers` are those of one thread. The kernel is assumed to opt in to all the
         shared memory that it uses.
         """
-        if threads > THREADS_PER_BLOCK or registers > self.registers_per_thread_max:
+        if threads > THREADS_PER_BLOCK or registers > REGISTERS_PER_THREAD:
             return 0
         if shared_bytes > self.shared_per_block_optin:
             return 0
-        warps = -(-threads // self.warp_size)
-        registers_per_warp = max(_round_up(registers * self.warp_size, _WARP_REGISTERS), _WARP_REGISTERS)
+        warps = -(-threads // WARP_SIZE)
+        registers_per_warp = max(_round_up(registers * WARP_SIZE, _WARP_REGISTERS), _WARP_REGISTERS)
         if registers_per_warp * _round_up(warps, _SCHEDULERS) > REGISTERS_PER_BLOCK:
             return 0
-        warps_with_registers = self.registers_per_sm // _SCHEDULERS // registers_per_warp * _SCHEDULERS
+        warps_with_registers = REGISTERS_PER_SM // _SCHEDULERS // registers_per_warp * _SCHEDULERS
         unit = 128 if self.number >= 80 else 256
         return min(
             self.blocks_per_sm,
-            self.threads_per_sm // self.warp_size // warps,
+            self.threads_per_sm // WARP_SIZE // warps,
             warps_with_registers // warps,
             self.shared_per_sm // max(_round_up(shared_bytes + self.shared_reserved, unit), 1),
         )

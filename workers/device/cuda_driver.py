@@ -59,7 +59,7 @@ def load_cuda_runtime() -> None:
 
 
 def load_tvms_cuda_library() -> None:
-    """Load the library that registers TVM's CUDA functions. Raises OSError if that fails."""
+    """Load the library with TVM's CUDA functions. Raises OSError if that fails."""
     import tvm
 
     ctypes.CDLL(str(Path(tvm.__file__).with_name("lib") / "libtvm_runtime_cuda.so"), ctypes.RTLD_GLOBAL)

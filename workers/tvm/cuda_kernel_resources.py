@@ -9,7 +9,7 @@ from tvm.ir import Call
 from tvm.ir.instrument import pass_instrument
 from tvm.tirx import IntImm
 
-from mallorn.core.compute_capability import THREADS_PER_BLOCK, capability
+from mallorn.core import compute_capability as cuda
 from mallorn.core.errors import InvalidRequest
 from mallorn.graphc.core.graph_rewriting import collect_nodes
 from mallorn.graphc.export.code_generation import compile_to_library
@@ -22,7 +22,7 @@ _DYNAMIC_SHARED: Final = "tirx.use_dyn_shared_memory"
 
 
 class CannotLaunch(InvalidRequest):
-    """A kernel needs more registers, threads or shared memory than a multiprocessor has."""
+    """A kernel needs more registers, threads or shared memory than one multiprocessor has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def combine_kernel_resources(
     codes: Sequence[DeviceCode], launches: Mapping[str, Mapping[str, int]], arch: str
 ) -> list[KernelFigures]:
     """Combine the resources that ptxas prints for each kernel with its launch sizes."""
-    gpu = capability(arch)
+    gpu = cuda.capability(arch)
     figures_of = {name: figures for code in codes for name, figures in read_ptxas(code.log).items()}
     kernels = []
     for name, figures in figures_of.items():
@@ -108,7 +108,7 @@ def combine_kernel_resources(
                 threads=threads,
                 blocks=prod(size for axis, size in launch.items() if axis.startswith("blockIdx")),
                 blocks_per_sm=resident,
-                warps_per_sm=resident * -(-threads // gpu.warp_size),
+                warps_per_sm=resident * -(-threads // cuda.WARP_SIZE),
             )
         )
     return kernels
@@ -135,14 +135,14 @@ def read_ptxas(log: str) -> dict[str, dict[str, int]]:
 
 def check_launch(kernels: Sequence[KernelFigures], arch: str) -> None:
     """Raise CannotLaunch for the first kernel whose blocks do not fit on a multiprocessor."""
-    gpu = capability(arch)
+    gpu = cuda.capability(arch)
     for kernel in kernels:
         if not kernel.blocks_per_sm:
             raise CannotLaunch(
                 f"{kernel.name} cannot launch on {arch}: a block has {kernel.threads} threads of "
                 f"{kernel.registers} registers, {kernel.static_shared_bytes} bytes of static shared memory "
-                f"and {kernel.shared_bytes} bytes of shared memory in all; at most {THREADS_PER_BLOCK} "
-                f"threads, {gpu.registers_per_sm} registers, {gpu.shared_per_block} bytes and "
-                f"{gpu.shared_per_block_optin} bytes fit, and more than {gpu.shared_per_block} bytes in all "
-                f"only if {gpu.shared_per_block} of them are dynamic"
+                f"and {kernel.shared_bytes} bytes of shared memory in all; at most {cuda.THREADS_PER_BLOCK} "
+                f"threads, {cuda.REGISTERS_PER_SM} registers, {cuda.SHARED_PER_BLOCK} bytes and "
+                f"{gpu.shared_per_block_optin} bytes fit, and more than {cuda.SHARED_PER_BLOCK} bytes in all "
+                f"only if {cuda.SHARED_PER_BLOCK} of them are dynamic"
             )

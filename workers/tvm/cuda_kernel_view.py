@@ -16,7 +16,7 @@ from tvm import tirx
 from tvm.ir import Call, TensorLoad
 from tvm_ffi import structural_walk
 
-from mallorn.core.compute_capability import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD, capability
+from mallorn.core import compute_capability as cuda
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.values.machine import Machine, assume_typical_gpu, element_bytes
 from mallorn.searchers.space import Matrix
@@ -24,8 +24,6 @@ from mallorn.workers.tvm.cuda_rules import lower_kernels
 from mallorn.workers.tvm.parsed_program_cache import parse_cuda_target
 
 Lanes = NDArray[np.int64]
-SECTOR: Final = 32  # bytes that memory moves at least
-BANK: Final = 4  # bytes of each of the 32 banks of shared memory
 LARGEST: Final = 3  # buffers with columns of their own
 BASE_REGISTERS: Final = 24  # addresses and loop counters of a thread
 # Fewer active warps of a multiprocessor hide less latency of arithmetic, and of loads.
@@ -184,14 +182,15 @@ class LoweredKernelWork:
         threads = prod(self.extents.get(axis, 1) for axis in _AXES)
         active = np.broadcast_to(lanes, np.shape(lanes) or (32,))[:threads]
         scope, item = str(buffer.scope()), _item_bytes(buffer)
-        starts = active[:, None] + np.arange(0, max(width, BANK), BANK)
+        starts = active[:, None] + np.arange(0, max(width, cuda.BANK_BYTES), cuda.BANK_BYTES)
         if scope == "global":
-            moved = SECTOR * np.unique(np.append(starts, active + width - 1) // SECTOR).size
+            moved = cuda.SECTOR * np.unique(np.append(starts, active + width - 1) // cuda.SECTOR).size
             kinds: list[str | int] = ["stores"] if is_store else ["loads", hash(buffer)]
             self.footprint[hash(buffer)] = _buffer_bytes(buffer)
             self.is_narrow |= item < 4
         elif scope.startswith("shared"):
-            moved = 32 * BANK * int(np.bincount(np.unique(starts // BANK) % 32).max())
+            conflicts = np.bincount(np.unique(starts // cuda.BANK_BYTES) % cuda.BANKS).max()
+            moved = cuda.BANKS * cuda.BANK_BYTES * int(conflicts)
             kinds = ["shared"]
         else:
             return
@@ -238,12 +237,12 @@ class Launch(NamedTuple):
 
     @classmethod
     def of(cls, work: LoweredKernelWork, arch: str, machine: Machine) -> "Launch":
-        gpu, cores = capability(arch), machine.cores
+        gpu, cores = cuda.capability(arch), machine.cores
         needed_registers = BASE_REGISTERS + ceil(work.local_bytes / 4)
-        register_limit = min(REGISTERS_PER_THREAD, REGISTERS_PER_BLOCK // max(32, work.threads))
+        register_limit = min(cuda.REGISTERS_PER_THREAD, cuda.REGISTERS_PER_BLOCK // max(32, work.threads))
         registers, shared_bytes = min(needed_registers, register_limit), sum(work.shared_bytes.values())
         resident = max(1, gpu.resident_blocks(work.threads, registers, shared_bytes))
-        warps, largest_share = -(-work.threads // gpu.warp_size), -(-work.blocks // cores)
+        warps, largest_share = -(-work.threads // cuda.WARP_SIZE), -(-work.blocks // cores)
         balance = work.blocks / (cores * largest_share)
         active_warps = min(resident, largest_share) * warps
         tensor_rate = machine.gflops.get(work.tensor_type, machine.gflops["float16"])
@@ -259,7 +258,7 @@ class Launch(NamedTuple):
             all_us * work.traffic["shared"][1] / first,
             all_us * work.sum_bytes * (1 - registers / needed_registers) / second,
         ]
-        occupancy = min(1.0, resident * warps * gpu.warp_size / gpu.threads_per_sm)
+        occupancy = min(1.0, resident * warps * cuda.WARP_SIZE / gpu.threads_per_sm)
         waves = work.blocks / (cores * resident)
         return cls(registers, needed_registers - registers, resident, waves, occupancy, balance, times_us)
 

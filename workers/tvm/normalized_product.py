@@ -56,7 +56,7 @@ class NormalizedProduct:
 def normalize(
     module: Any, paddings: Sequence[Sequence[int]], *, is_swappable: bool = False
 ) -> NormalizedProduct | None:
-    """Return the program's only product in normal form, or None if there is no such product.
+    """Return the program's only product in normal form, or None if there is none.
 
     `paddings` lists the multiples, ascending, to which rows, columns and depth may be
     padded. The largest multiple is used that pads little more than the smallest. A

@@ -1,4 +1,4 @@
-"""Convert tuning records of Mallorn or of stock MetaSchedule to workloads and candidates."""
+"""Convert tuning records of Mallorn or stock MetaSchedule to workloads and candidates."""
 
 import json
 from collections.abc import Mapping

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from mallorn.core.compute_capability import GPUS, KNOWN_ARCHS, capability
+from mallorn.core import compute_capability as cuda
 from mallorn.core.values.base import Value
 
 BITS: Final = re.compile(r"(?<!\d)(\d+)$")
@@ -52,7 +52,6 @@ class Machine(Value):
 
 
 _MIDDLING: Final = "sm_86"
-_SHARED_BYTES_PER_CYCLE: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +67,21 @@ def assume_typical_gpu(arch: str = _MIDDLING, device: GpuAttributes | None = Non
     """Return a typical GPU of a CUDA architecture, or of sm_86 for an unknown one. Its rates
     are scaled to the multiprocessors and the clock of `device`, where those are known."""
     device = device or GpuAttributes()
-    is_known = arch in KNOWN_ARCHS and str(capability(arch).number) in GPUS["typical_gpus"]
-    limits = capability(arch if is_known else _MIDDLING)
-    row = GPUS["typical_gpus"][str(limits.number)]
+    is_known = arch in cuda.KNOWN_ARCHS and str(cuda.capability(arch).number) in cuda.GPUS["typical_gpus"]
+    limits = cuda.capability(arch if is_known else _MIDDLING)
+    row = cuda.GPUS["typical_gpus"][str(limits.number)]
     typical_ghz = 1e3 * row["tflops"] / row["multiprocessors"] / row["lanes"] / 2
     cores, clock_ghz = device.multiprocessors or row["multiprocessors"], device.clock_ghz or typical_ghz
     scale = 1e3 * cores / row["multiprocessors"] * clock_ghz / typical_ghz
     memory, tensor = float(row["gbytes_per_sec"]), scale * row["tensor_tflops"]
     gflops = {"float32": scale * row["tflops"], "float16": tensor, "int8": 2 * tensor}
     gflops |= {"bfloat16": tensor, "tfloat32": tensor / 2}
-    nearest = Cache(bytes=limits.shared_per_sm, gbytes_per_sec=_SHARED_BYTES_PER_CYCLE * clock_ghz)
+    nearest = Cache(bytes=limits.shared_per_sm, gbytes_per_sec=cuda.BANKS * cuda.BANK_BYTES * clock_ghz)
     l2_bytes = (device.l2_bytes or row["l2_mib"] << 20) // cores
     return Machine(
         cores=cores,
-        lanes=limits.warp_size,
-        registers=limits.registers_per_sm // limits.warp_size,
+        lanes=cuda.WARP_SIZE,
+        registers=cuda.REGISTERS_PER_SM // cuda.WARP_SIZE,
         in_flight=limits.threads_per_sm,
         core_gflops=gflops["float32"] / cores,
         gflops=gflops,

@@ -1,17 +1,16 @@
-"""The time of a product on CUDA cores, whose tiles are copied to shared memory in stages."""
+"""The time of a product on CUDA cores, with tiles copied to shared memory in stages."""
 
 from math import prod
 from typing import Final
 
 import numpy as np
 
-from mallorn.core.compute_capability import WARP_SIZE
+from mallorn.core.compute_capability import SECTOR, WARP_SIZE
 from mallorn.core.values.machine import element_bytes, peak_gflops
 from mallorn.costmodels.base import Column
 from mallorn.searchers.roller.gpu.kernel_time import (
     OVERHEAD_REGISTERS,
     RESULTS_FILLED,
-    SECTOR,
     VECTOR_BYTES,
     KernelWork,
 )

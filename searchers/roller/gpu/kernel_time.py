@@ -10,17 +10,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mallorn.core.compute_capability import (
-    REGISTERS_PER_THREAD,
-    SHARED_RESERVED,
-    THREADS_PER_BLOCK,
-    WARP_SIZE,
-)
+from mallorn.core import compute_capability as cuda
 from mallorn.core.values.machine import Machine
 from mallorn.costmodels.base import Column
 
-SECTOR: Final = 32  # bytes of the smallest memory transaction
-BANKS_BYTES: Final = 128  # bytes that shared memory moves in a cycle
 VECTOR_BYTES: Final = 16  # of the widest load
 LATENCY_US: Final = 0.7  # of a load from memory, with the barriers of a step
 OVERHEAD_REGISTERS: Final = 32  # of a thread, for addresses and counters
@@ -60,19 +53,19 @@ class KernelWork:
 def kernel_us(kernel: KernelWork, machine: Machine, shared_limit: int | None = None) -> Column:
     """Return the estimated times. Kernels that need more threads or shared memory than a
     block may have get very long ones."""
-    warps = np.ceil(kernel.threads / WARP_SIZE)
+    warps = np.ceil(kernel.threads / cuda.WARP_SIZE)
     # ptxas spills registers beyond the limit.
-    register_limit = np.minimum(REGISTERS_PER_THREAD, machine.registers // warps)
+    register_limit = np.minimum(cuda.REGISTERS_PER_THREAD, machine.registers // warps)
     registers = np.minimum(kernel.registers, register_limit)
     resident = np.minimum.reduce(
         [
             np.full(len(warps), float(_MOST_BLOCKS)),
-            machine.in_flight // (warps * WARP_SIZE),
+            machine.in_flight // (warps * cuda.WARP_SIZE),
             machine.registers // np.maximum(1, warps * registers),
-            machine.caches[0].bytes // (kernel.shared_bytes + SHARED_RESERVED),
+            machine.caches[0].bytes // (kernel.shared_bytes + cuda.SHARED_RESERVED),
         ]
     )
-    is_refused = kernel.is_refused | (kernel.threads > THREADS_PER_BLOCK) | (resident < 1)
+    is_refused = kernel.is_refused | (kernel.threads > cuda.THREADS_PER_BLOCK) | (resident < 1)
     if shared_limit is not None:
         is_refused |= kernel.shared_bytes > shared_limit
     resident = np.maximum(resident, 1)
@@ -107,9 +100,9 @@ def iterations_ahead(iterations: Column, steps: Column, unrolled_steps: Column) 
 def _round_us(kernel: KernelWork, machine: Machine, active: Column) -> Column:
     """Return how long `active` blocks on each multiprocessor take."""
     shared_memory, l2 = machine.caches[:2]
-    clock_ghz = shared_memory.gbytes_per_sec / BANKS_BYTES
+    clock_ghz = shared_memory.gbytes_per_sec / (cuda.BANKS * cuda.BANK_BYTES)
     # Each scheduler has a quarter of the units, and a warp belongs to one of them.
-    warps = np.ceil(kernel.threads / WARP_SIZE)
+    warps = np.ceil(kernel.threads / cuda.WARP_SIZE)
     schedulers = np.minimum(_SCHEDULERS, active * warps)
     filled_share = np.minimum(schedulers / _SCHEDULERS, active * kernel.filling)
     computing = kernel.operations / (kernel.peak_gflops / machine.cores) / filled_share

@@ -13,13 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mallorn.core.compute_capability import (
-    REGISTERS_PER_THREAD,
-    SHARED_PER_BLOCK,
-    SHARED_RESERVED,
-    THREADS_PER_BLOCK,
-    WARP_SIZE,
-)
+from mallorn.core import compute_capability as cuda
 from mallorn.core.values.machine import Machine, peak_gflops
 from mallorn.costmodels.base import Column
 from mallorn.searchers.loop_nest import Access, Nest, matrix_product_nest
@@ -32,7 +26,6 @@ Table = NDArray[np.int64]
 
 GPU_LEVELS, GPU_SUM_LEVELS = 5, 3
 _OVERHEAD_REGISTERS: Final = 32
-_SECTOR: Final = 32  # smallest memory transaction in bytes
 _LATENCY_US: Final = 0.7  # of a load from memory, with the barriers of a step
 _BYTES_IN_FLIGHT: Final = 64.0  # bytes that one thread loads at a time
 _OPERATIONS_FILLED: Final = 1024.0  # results in progress that saturate float32 units
@@ -113,8 +106,8 @@ class SummingSketch(GpuModel):
                 moved = 0.0
                 for read in nest.reads:
                     is_dense = [read.stride(axis) for axis in inner] == [read.element_bytes]
-                    neighbours = min(WARP_SIZE, team if team > 1 else sums) if is_dense else 1
-                    waste = max(1.0, _SECTOR / (neighbours * read.element_bytes))
+                    neighbours = min(cuda.WARP_SIZE, team if team > 1 else sums) if is_dense else 1
+                    waste = max(1.0, cuda.SECTOR / (neighbours * read.element_bytes))
                     moved += prod(read.shape) * read.element_bytes * waste
                 occupancy = min(1.0, sums * min(team, depth) / (machine.cores * machine.in_flight / 2))
                 moving = moved / machine.memory_gbytes_per_sec / 1e3 / occupancy
@@ -225,8 +218,8 @@ class GpuTiles:
         across = tiles.prod(axis=1)
         cores = self._fragment is not None
         blocks = across[:, 0] * (across[:, 1] if cores else 1.0) * self._batch
-        threads = across[:, 2] * (WARP_SIZE if cores else 1)
-        warps = np.ceil(threads / WARP_SIZE)
+        threads = across[:, 2] * (cuda.WARP_SIZE if cores else 1)
+        warps = np.ceil(threads / cuda.WARP_SIZE)
         shared_tile = tiles[:, :, 2 if cores else 1 :].prod(axis=2)
         own_tile = tiles[:, :, 3:].prod(axis=2) * (1.0 if cores else tiles[:, :, 1])
         steps, step_depth = depth[:, :, 0].prod(axis=1), depth[:, :, 1:].prod(axis=2)
@@ -239,26 +232,26 @@ class GpuTiles:
                 span = np.minimum(1 + reach, length)
                 size = size * span
             # Memory moves whole sectors.
-            tile_bytes += size * np.maximum(1, _SECTOR / (span * read.element_bytes))
+            tile_bytes += size * np.maximum(1, cuda.SECTOR / (span * read.element_bytes))
             shared_bytes += self._stages * size
         sums = own_tile.prod(axis=1)
         registers = sums + _OVERHEAD_REGISTERS
         if cores:
-            of_sums = self._nest.write.element_bytes / (4 * WARP_SIZE)
+            of_sums = self._nest.write.element_bytes / (4 * cuda.WARP_SIZE)
             registers = sums * of_sums + 8 * (own_tile[:, 0] + own_tile[:, -1]) + _OVERHEAD_REGISTERS
             if self._stages == 1:
                 shared_bytes = (
                     shared_bytes
                     + across[:, 2] * tiles[:, -1, 3:].prod(axis=1) * self._nest.write.element_bytes
                 )
-        limit = machine.caches[0].bytes - SHARED_RESERVED if cores else SHARED_PER_BLOCK
+        limit = machine.caches[0].bytes - cuda.SHARED_RESERVED if cores else cuda.SHARED_PER_BLOCK
         excess = (
-            _excess_factor(threads, THREADS_PER_BLOCK)
+            _excess_factor(threads, cuda.THREADS_PER_BLOCK)
             * _excess_factor(shared_bytes, limit)
-            * _excess_factor(registers, REGISTERS_PER_THREAD)
+            * _excess_factor(registers, cuda.REGISTERS_PER_THREAD)
         )
         excess *= _excess_factor(registers * warps, machine.registers)
-        excess *= np.maximum(1, WARP_SIZE / threads)  # MetaSchedule needs a full warp
+        excess *= np.maximum(1, cuda.WARP_SIZE / threads)  # MetaSchedule needs a full warp
         deep = step_depth.prod(axis=1) * (self._fragment[2] if self._fragment else 1)
         excess *= _excess_factor(deep, _DEEPEST_FRAGMENTS if cores else _DEEPEST)
         if self._stages > 1:
@@ -266,9 +259,9 @@ class GpuTiles:
         resident = np.minimum.reduce(
             [
                 np.full(len(rows), 32.0),
-                machine.in_flight // (warps * WARP_SIZE),
-                machine.registers // (warps * np.minimum(registers, REGISTERS_PER_THREAD)),
-                machine.caches[0].bytes // (shared_bytes + SHARED_RESERVED),
+                machine.in_flight // (warps * cuda.WARP_SIZE),
+                machine.registers // (warps * np.minimum(registers, cuda.REGISTERS_PER_THREAD)),
+                machine.caches[0].bytes // (shared_bytes + cuda.SHARED_RESERVED),
             ]
         )
         active = np.clip(np.ceil(blocks / machine.cores), 1, np.maximum(resident, 1))
@@ -282,7 +275,7 @@ class GpuTiles:
             peak = peak_gflops(machine, ["float16"])
         else:
             busy = np.minimum(1, active * threads * sums / _OPERATIONS_FILLED)
-            busy = busy * threads / (warps * WARP_SIZE)
+            busy = busy * threads / (warps * cuda.WARP_SIZE)
             # Loads from shared memory per result of a thread.
             loaded_numbers = np.zeros(len(own_tile))
             for access in self._nest.reads:

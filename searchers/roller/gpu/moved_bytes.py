@@ -5,10 +5,10 @@ from typing import Final
 
 import numpy as np
 
-from mallorn.core.compute_capability import WARP_SIZE
+from mallorn.core.compute_capability import SECTOR, WARP_SIZE
 from mallorn.core.values.machine import peak_gflops
 from mallorn.costmodels.base import Column
-from mallorn.searchers.roller.gpu.kernel_time import OVERHEAD_REGISTERS, RESULTS_FILLED, SECTOR, KernelWork
+from mallorn.searchers.roller.gpu.kernel_time import OVERHEAD_REGISTERS, RESULTS_FILLED, KernelWork
 from mallorn.searchers.roller.gpu.sketch_model import UNKNOWN_US, Choices, SketchModel, UnknownKind
 from mallorn.searchers.tile_factorizations import Rows
 

@@ -153,7 +153,7 @@ class UnknownKind(SketchModel):
 
 
 class Choices:
-    """Values of candidates' choices by name, as `rows warps`; 1 where a sketch lacks one."""
+    """Values of candidates' choices by name, as `rows warps`; 1 if a sketch lacks one."""
 
     def __init__(self, rows: Rows, columns: dict[str, int], places: dict[str, PlacedChoice]) -> None:
         self._rows, self._columns, self._places = rows, columns, places

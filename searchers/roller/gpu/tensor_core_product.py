@@ -5,12 +5,11 @@ from typing import Final
 
 import numpy as np
 
-from mallorn.core.compute_capability import WARP_SIZE
+from mallorn.core.compute_capability import SECTOR, WARP_SIZE
 from mallorn.core.values.machine import element_bytes, peak_gflops
 from mallorn.searchers.roller.gpu.kernel_time import (
     FRAGMENTS_FILLED,
     OVERHEAD_REGISTERS,
-    SECTOR,
     VECTOR_BYTES,
     KernelWork,
 )

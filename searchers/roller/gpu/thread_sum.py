@@ -4,13 +4,12 @@ from typing import Final
 
 import numpy as np
 
-from mallorn.core.compute_capability import WARP_SIZE
+from mallorn.core.compute_capability import SECTOR, WARP_SIZE
 from mallorn.core.values.machine import peak_gflops
 from mallorn.searchers.roller.gpu.kernel_time import (
     LATENCY_US,
     OVERHEAD_REGISTERS,
     RESULTS_FILLED,
-    SECTOR,
     VECTOR_BYTES,
     KernelWork,
     iterations_ahead,
@@ -73,7 +72,7 @@ class SumByThreads(SketchModel):
 
 
 class RowReduction(SumByThreads):
-    """Groups of threads reduce whole rows; each reduction, and the last block, is a pass."""
+    """Groups of threads reduce rows; each reduction, and the last block, is a pass."""
 
     def kernel(self, choices: Choices) -> KernelWork:
         if "narrow" in self.facts:  # a single sum

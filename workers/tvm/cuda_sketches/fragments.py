@@ -8,7 +8,7 @@ from tvm.s_tir.tensor_intrin.cuda import (
     shared_16x32_to_ldmatrix_32x16_layout,
 )
 
-from mallorn.core.compute_capability import WARP_SIZE, capability
+from mallorn.core.compute_capability import BANK_BYTES, BANKS, WARP_SIZE, capability
 from mallorn.core.values.machine import element_bytes
 from mallorn.graphc.matmul.tensor_core_instructions import tf32_layout
 from mallorn.workers.tvm.cuda_sketches.blocks import bind
@@ -18,7 +18,6 @@ OLDEST: Final = 80  # compute capability from which `mma` m16n8k16 and asynchron
 SHARED: Final = "shared.dyn"
 SIDE: Final = 16  # rows and columns of a fragment of sums
 MOST_FRAGMENTS: Final = 8  # of a warp along each side, and of a step along the depth
-_BANKS_BYTES: Final = 128  # of shared memory that all banks serve at a time
 Layout = Callable[[Any, Any], tuple[Any, Any]]
 #: Rows and columns of a fragment as it lies in shared memory, and which lane holds what of it.
 Fragment = tuple[int, int, Layout]
@@ -73,7 +72,7 @@ def copy_by_warps(schedule: Any, copy: Any, warps: Sequence[Any], vector: int) -
 def pad_rows(schedule: Any, block: Any, dtype: str, rows_at_once: int = 8) -> None:
     """Pad rows of a tile in shared memory, so that loads have no bank conflicts: `ldmatrix` reads
     8 rows of 16 bytes at once, and lanes that load single elements 4 rows of 32 bytes."""
-    unit = _BANKS_BYTES // rows_at_once // int(element_bytes(dtype))
+    unit = BANKS * BANK_BYTES // rows_at_once // int(element_bytes(dtype))
     factor = 2 * unit if rows_at_once == 8 else 4 * unit
     schedule.storage_align(block, 0, axis=-2, factor=factor, offset=unit)
 
@@ -104,7 +103,7 @@ def multiply_fragments(
     schedule.tensorize(product, instructions["compute"])
     dtype = str(schedule.get(sums).writes[0].source.dtype)
     store = schedule.blockize(_split_into_fragments(schedule, sums, SIDE, SIDE))
-    banks = _BANKS_BYTES // int(element_bytes(dtype))
+    banks = BANKS * BANK_BYTES // int(element_bytes(dtype))
     schedule.storage_align(store, 0, axis=-2, factor=banks, offset=banks // 4)
     schedule.tensorize(store, instructions["store"])
 

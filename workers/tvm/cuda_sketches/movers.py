@@ -13,6 +13,7 @@ from typing import Any, Final
 from tvm.ir import Call, TensorLoad
 from tvm.tirx import BufferStore, Select
 
+from mallorn.core.compute_capability import BANK_BYTES, BANKS
 from mallorn.core.values.machine import element_bytes
 from mallorn.graphc.core.graph_rewriting import collect_nodes
 from mallorn.workers.tvm.cuda_sketches import blocks
@@ -21,8 +22,6 @@ from mallorn.workers.tvm.program_blocks import extent, variables
 KIND: Final = "mover"
 _THREADS: Final = (64, 128, 256, 512, 1024)
 _STEPS: Final = (1, 2, 4, 8)  # vectors of a thread
-_BANKS: Final = 32  # of shared memory
-_WORD_BYTES: Final = 4  # of a bank
 _BRANCH: Final = "tirx.if_then_else"
 _LEAST_SIDE: Final = 8  # of a transposed tile: others would be mostly empty
 
@@ -99,8 +98,8 @@ def share_tiles(
     threads, tiles = blocks.sample(schedule, *_THREADS[:3]), blocks.sample(schedule, 1, 2, 4)
     lanes_read = blocks.sample(schedule, *blocks.vectors(run, blocks.VECTOR_BYTES // size))
     *outer, column, row = schedule.get_loops(result)
-    grid_column, column = schedule.split(column, [None, _BANKS * _WORD_BYTES // size])
-    grid_row, tile, row = schedule.split(row, [None, tiles, _BANKS])
+    grid_column, column = schedule.split(column, [None, BANKS * BANK_BYTES // size])
+    grid_row, tile, row = schedule.split(row, [None, tiles, BANKS])
     vector, lane = schedule.split(row, [None, lanes])
     schedule.reorder(*outer, grid_column, grid_row, tile, column, vector, lane)
     step, thread = schedule.split(schedule.fuse(column, vector), [None, threads])
@@ -118,7 +117,7 @@ def share_tiles(
     schedule.vectorize(schedule.fuse(*schedule.get_loops(registers)[-2:]))
     for loop in (step, copy_step):
         schedule.unroll(loop)
-    schedule.storage_align(copy, 0, -2, _BANKS * _WORD_BYTES // size, _WORD_BYTES // size)
+    schedule.storage_align(copy, 0, -2, BANKS * BANK_BYTES // size, BANK_BYTES // size)
     return ["lanes", "threads", "tiles of a block", "lanes of loads"]
 
 
