@@ -118,9 +118,10 @@ class Engines:
         disturbances, or an empty result if no engine is left. If an engine fails, it is
         dropped and the rest are timed again. `is_alone` is False if this service does other
         work meanwhile, which is reported as a disturbance."""
-        pool = self._model.device_pool
-        own_meter = LoadMeter(lambda: [e.pid for e in self._engines.values() if e.pid])
-        meter: Meter = own_meter if pool is None else DeviceMeter(pool)
+        if (pool := self._model.device_pool) is None:
+            meter: Meter = LoadMeter(lambda: [e.pid for e in self._engines.values() if e.pid])
+        else:
+            meter = DeviceMeter(pool)
         while self._engines:
             try:
                 return time_undisturbed(self._engines, meter, is_alone)

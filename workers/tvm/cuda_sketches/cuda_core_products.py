@@ -18,12 +18,10 @@ from tvm.s_tir.dlight.gpu.matmul import auto_inline_consumer_chain, auto_inline_
 from mallorn.core.compute_capability import capability
 from mallorn.core.values.machine import element_bytes
 from mallorn.workers.tvm.cuda_sketches import blocks
-from mallorn.workers.tvm.cuda_sketches.fragments import find_product
+from mallorn.workers.tvm.cuda_sketches.fragments import OLDEST, SHARED, find_product
 from mallorn.workers.tvm.normalized_product import NormalizedProduct, normalize
 
 KIND: Final = "cuda core product"
-_OLDEST: Final = 80  # compute capability from which copies are asynchronous
-_SHARED: Final = "shared.dyn"
 _SIDES: Final = (4, 8, 16, 32, 64, 128)  # multiples to which rows and columns may be padded
 _SHORT: Final = 4  # terms of each sum that a thread reads at a time
 _MOST_OWN: Final = 8  # rows and columns of a thread
@@ -38,7 +36,7 @@ def schedules(module: Any, target: Any) -> Iterator[Any]:
     with suppress(*blocks.REFUSED, AssertionError):
         if find_product(module, target) is not None:
             return
-    has_copies = capability(target.attrs["arch"]).number >= _OLDEST
+    has_copies = capability(target.attrs["arch"]).number >= OLDEST
     for stages, is_split in VARIANTS if has_copies else VARIANTS[:1]:
         with suppress(*blocks.REFUSED):
             product = normalize(module, (_SIDES, _SIDES, (_SHORT, 8, 16, 32)), is_swappable=True)
@@ -81,7 +79,7 @@ def _apply(product: NormalizedProduct, stages: int, is_split: bool, has_copies: 
     sums = schedule.cache_write(block, 0, "local")
     schedule.reverse_compute_at(sums, threads[-1], preserve_unit_loops=True)
     for operand, length in zip(product.operands, neighbours, strict=True):
-        copy = schedule.cache_read(block, operand.index, _SHARED)
+        copy = schedule.cache_read(block, operand.index, SHARED)
         schedule.compute_at(copy, steps, preserve_unit_loops=True)
         auto_inline_producers(schedule, copy)
         unit = blocks.VECTOR_BYTES // int(element_bytes(operand.dtype))
