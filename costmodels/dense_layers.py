@@ -1,4 +1,4 @@
-"""Train several small networks at once in numpy: layers, gradients, minibatches and Adam."""
+"""Train several small networks at once in numpy: layers, gradients, minibatches, Adam."""
 
 from collections.abc import Sequence
 from itertools import pairwise

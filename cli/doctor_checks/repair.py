@@ -103,7 +103,7 @@ def _iterate_repairs(config: Settings, aside: FileQuarantine) -> Iterator[str]:
 
 
 def remove_leftovers(data: Path) -> Iterator[str]:
-    """Remove temporary folders that killed processes of the service left on this machine."""
+    """Remove temporary folders that killed processes of the service left here."""
     places = DataDir(data).temporary_directory, host_folder()
     if folders := [str(folder) for folder in find_abandoned_folders(*places)]:
         remove_abandoned_folders(*places)

@@ -24,7 +24,7 @@ NumberFunction = Callable[..., Any]  # takes a Bind and numbers
 
 
 class NamedValues:
-    """Intermediate values of an expression, bound to variables so as to be computed once."""
+    """Intermediate values of an expression, bound to variables to be computed once."""
 
     def __init__(self) -> None:
         self._values: list[tuple[Any, Any]] = []

@@ -1,4 +1,4 @@
-"""Policy gradient over decisions, as in Woodpecker, starting from the fastest candidates."""
+"""Policy gradient over decisions, as in Woodpecker, starting from the fastest."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

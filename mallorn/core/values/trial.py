@@ -40,7 +40,7 @@ class Trial:
 
     @property
     def is_bound(self) -> bool:
-        """Return whether the latency is only an upper bound because timing was disturbed."""
+        """Return whether the latency is an upper bound because timing was disturbed."""
         return is_disturbed(self.disturbed)
 
 

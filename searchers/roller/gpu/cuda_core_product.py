@@ -37,9 +37,7 @@ class CudaCoreProduct(SketchModel):
         rows, columns = choices["rows threads"] * own[0], choices["columns threads"] * own[1]
         results = self.extent("rows") * self.extent("columns") * prod(facts["neighbours"])
         depth = self.extent("depth") * short
-        # The tiles of one product leave some of the program's loops: these repeat it.
-        points = prod(self.largest_sum.extents) if self.largest_sum else 0
-        batch = max(1.0, float(round(points / results / depth)))
+        batch = self.repeats(results * depth)
         threads = choices["rows threads"] * choices["columns threads"]
         warps = np.ceil(threads / WARP_SIZE)
         blocks = choices["rows grid"] * choices["columns grid"] * splits * batch

@@ -1,6 +1,5 @@
 """The time of attention over few keys in one kernel."""
 
-from math import prod
 from typing import Final
 
 import numpy as np
@@ -29,14 +28,13 @@ class ShortAttentionKernel(SketchModel):
     def kernel(self, choices: Choices) -> KernelWork:
         operand, stages = element_bytes(self.facts["operands"]), float(self.facts["stages"])
         rows, keys, width = (self.extent(axis) * _SIDE for axis in ("rows", "keys", "width"))
-        points = prod(self.largest_sum.extents) if self.largest_sum else 0
-        heads = max(1.0, float(round(points / (rows * keys * width))))
+        heads = self.repeats(rows * keys * width)
         across = choices["width warps"]  # warps that share rows
         warps, own_rows = choices["rows warps"] * across, choices["rows fragments"]
         block_rows = choices["rows warps"] * own_rows * _SIDE
         depth_step, keys_step = (choices[f"{axis} fragments"] * _SIDE for axis in ("depth", "keys"))
         pad = VECTOR_BYTES / operand  # of each row in shared memory
-        tile_bytes = (block_rows + keys) * (depth_step + pad) * operand
+        query_bytes, key_bytes = (count * (depth_step + pad) * operand for count in (block_rows, keys))
         value_bytes = keys_step * (width + pad) * operand
         score_bytes, weight_bytes = (block_rows * (keys + pad) * size for size in (4, operand))
         copy_bytes = (block_rows + 2 * keys) * width * operand
@@ -51,9 +49,11 @@ class ShortAttentionKernel(SketchModel):
             blocks=choices["rows grid"] * heads,
             threads=warps * WARP_SIZE,
             registers=OVERHEAD_REGISTERS + 8 * sums + 4 * operand,
-            shared_bytes=np.maximum(stages * tile_bytes, score_bytes + weight_bytes + stages * value_bytes),
+            # TVM stores weights in place of queries, and scores, then values, in place of keys.
+            shared_bytes=np.maximum(stages * query_bytes, weight_bytes)
+            + np.maximum(stages * np.maximum(key_bytes, value_bytes), score_bytes),
             steps=choices["depth steps"] + choices["keys steps"] + groups * _FOLD_US / LATENCY_US,
-            bytes_in_flight=tile_bytes * (stages - 1),
+            bytes_in_flight=(query_bytes + key_bytes) * (stages - 1),
             l2_bytes=copy_bytes + block_rows * width * operand,
             memory_bytes=choices.ones() * self.memory_bytes(),
             instructions=instructions + _SOFTMAX_INSTRUCTIONS * block_rows * keys / WARP_SIZE,

@@ -77,6 +77,11 @@ class SketchModel(GpuModel):
         depth = prod(axis.extent for axis in self.largest_sum.axes if axis.reduced)
         return float(prod(self.largest_sum.extents) // depth), float(depth)
 
+    def repeats(self, points: float) -> float:
+        """Return how often the program's loops repeat a product of so many multiplications."""
+        all_points = prod(self.largest_sum.extents) if self.largest_sum else 0
+        return max(1.0, float(round(all_points / points)))
+
     def memory_bytes(self) -> float:
         """Return the bytes of the program's inputs and results."""
         inputs = {

@@ -1,6 +1,5 @@
 """The time of a tensor-core product, whose tiles are copied to shared memory in stages."""
 
-from math import prod
 from typing import Final
 
 import numpy as np
@@ -29,9 +28,7 @@ class TensorCoreProduct(SketchModel):
         is_split = self._places["depth"].choice.width > 2
         results = self.extent("rows") * side_rows * self.extent("columns") * side_columns
         depth = self.extent("depth") * side_depth
-        # The tiles of one product leave some of the program's loops: these repeat it.
-        points = prod(self.largest_sum.extents) if self.largest_sum else 0
-        batch = max(1.0, float(round(points / results / depth)))
+        batch = self.repeats(results * depth)
         operand = element_bytes(self.facts["operands"])
         sums = element_bytes(self.facts["sums"])
         stages = float(self.facts["stages"])
