@@ -18,10 +18,9 @@ from mallorn.workers.tvm.cuda_kernel_resources import compile_for_cuda
 from mallorn.workers.tvm.cuda_sketches.cuda_core_products import KIND, VARIANTS, schedules
 from mallorn.workers.tvm.loop_nests import nests
 from mallorn.workers.tvm.parsed_program_cache import instructions, parse_module, parse_tvm_target
-from mallorn.workers.tvm.program_blocks import tensor_args
 from mallorn.workers.tvm.rebuild_schedule import rebuild
 from mallorn.workers.tvm.sketches import choices_of, design_space, sketch_key, trace_text
-from tests.fixtures.cuda_emulator import Report, run_kernel
+from tests.fixtures.cuda_emulator.random_operands import run_on_random_operands
 from tests.unit.tvm_space.cuda_programs import ARCHS, attention_scores, convolution, product, target
 
 HERE = target("sm_90a")
@@ -111,29 +110,13 @@ def guesses(tir: str, sketch: Sketch, count: int) -> Iterator[Any]:
         yield schedule
 
 
-def run(tir: str, schedule: Any) -> tuple[Report, float]:
-    """Run a candidate on random operands; return the report, and its error beside the largest value."""
-    rng, arrays = np.random.default_rng(0), []
-    for tensor in tensor_args(parse_module(tir)):
-        is_integer = tensor.dtype.startswith("int")
-        values = rng.integers(-9, 9, tensor.shape) if is_integer else rng.standard_normal(tensor.shape)
-        arrays.append(values.astype(tensor.dtype))
-    tensors = [tvm.runtime.tensor(array) for array in arrays]
-    tvm.compile(parse_module(tir), target="llvm")["main"](*tensors)
-    expected = tensors[-1].numpy()
-    arrays[-1][...] = 0
-    report = run_kernel(schedule, HERE, arrays)
-    wrong = np.abs(arrays[-1].astype("float64") - expected.astype("float64"))
-    return report, float(wrong.max() / np.abs(expected.astype("float64")).max())
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_product_is_right_and_free_of_races(name: str) -> None:
     tir, is_split = tir_of(name), list(PROGRAMS).index(name) % 2
     sketches = sketches_of(tir)
     assert len(sketches) == len(VARIANTS)
     for schedule in drawn(tir, sketches[-1 if is_split else 1], 1):
-        report, error = run(tir, schedule)
+        report, error = run_on_random_operands(tir, schedule, HERE)
         assert not report.faults, report
         assert error <= ERRORS[sketches[0].facts["sums"]]
         assert report.bank_conflicts["shared load"].ratio <= 1.5
@@ -143,7 +126,7 @@ def test_any_number_of_stages_gives_the_same_sums() -> None:
     tir = tir_of("aligned")
     for sketch in sketches_of(tir):
         for schedule in drawn(tir, sketch, 1):
-            report, error = run(tir, schedule)
+            report, error = run_on_random_operands(tir, schedule, HERE)
             assert not report.faults, report
             assert error <= ERRORS["float32"]
 
@@ -156,7 +139,7 @@ def test_a_large_tile_wastes_no_transfer_and_has_no_bank_conflicts(left: bool, r
     sketch = sketches_of(tir)[1]
     sides = [(1, 16, 8 // length) for length in sketch.facts["neighbours"]]
     schedule = rebuild(tir, HERE, sketch.trace, (4, 4, *sides[0], *sides[1]))
-    report, _ = run(tir, schedule)
+    report, _ = run_on_random_operands(tir, schedule, HERE)
     assert report.global_sectors["cp.async from global"].ratio <= 1.1
     assert report.global_sectors["global store"].ratio <= 1.1
     assert report.bank_conflicts["shared load"].ratio == 1

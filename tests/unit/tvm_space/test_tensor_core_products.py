@@ -7,12 +7,10 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 import tvm
 from tvm import te, tirx
-from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Trace
 
 from mallorn.graphc.matmul.tensor_core_instructions import PREFIX
@@ -30,7 +28,7 @@ from mallorn.workers.tvm.parsed_program_cache import (
 )
 from mallorn.workers.tvm.rebuild_schedule import full_trace, rebuild
 from mallorn.workers.tvm.sketches import choices_of, design_space, sketch_key, trace_text
-from tests.fixtures.cuda_emulator import Report, run_kernel
+from tests.fixtures.cuda_emulator.random_operands import run_on_random_operands
 from tests.unit.tvm_space.cuda_programs import (
     ARCHS,
     attention_scores,
@@ -45,7 +43,6 @@ HERE = target("sm_90a")
 ERRORS = {"float32": 2e-6, "float16": 8e-3, "int32": 0}
 #: What stands in the lines that load fragments, by the kind of access.
 _LOADS = defaultdict(lambda: "no line", {"ldmatrix": "", "shared load": "mallorn_tf32"})
-_TYPES = {"bfloat16": ml_dtypes.bfloat16}
 
 
 def channels_last(size: int, channels: int, out: int, kernel: int, stride: int) -> str:
@@ -140,32 +137,13 @@ def valid(name: str, sketch: Sketch, count: int, arch: str = HERE) -> list[tuple
     return list(islice(((candidate, schedule) for candidate, schedule in built if schedule), count))
 
 
-def run(name: str, schedule: Any) -> tuple[Report, float]:
-    """Run a candidate on random operands; return the report, and its error beside the largest value."""
-    rng, arrays = np.random.default_rng(0), []
-    for info in ms.arg_info.ArgInfo.from_prim_func(parse_module(tir_of(name))["main"]):
-        shape, dtype = [int(extent) for extent in info.shape], str(info.dtype)
-        values = rng.integers(-9, 9, shape) if "int" in dtype else rng.standard_normal(shape)
-        arrays.append(values.astype(_TYPES.get(dtype, dtype)))
-    if "bfloat16" in tir_of(name):
-        expected = arrays[0].astype("float32") @ arrays[1].astype("float32")
-    else:
-        tensors = [tvm.runtime.tensor(array) for array in arrays]
-        tvm.compile(parse_module(tir_of(name)), target="llvm")["main"](*tensors)
-        expected = tensors[-1].numpy()
-    arrays[-1][...] = 0
-    report = run_kernel(schedule, HERE, arrays)
-    wrong = np.abs(arrays[-1].astype("float64") - expected.astype("float64"))
-    return report, float(wrong.max() / np.abs(expected.astype("float64")).max())
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_sketch_computes_the_product_without_races(name: str) -> None:
     can_permute = name != "int8" and not name.startswith("tf32")
     assert len(sketches_of(name)) == (len(VARIANTS) if can_permute else len(VARIANTS) - 1)
     for sketch in some_of(name):
         for _, schedule in valid(name, sketch, 1):
-            report, error = run(name, schedule)
+            report, error = run_on_random_operands(tir_of(name), schedule, HERE)
             assert not report.faults, report
             assert error <= ERRORS[sketch.facts["sums" if sketch.facts["result"] != "float16" else "result"]]
             assert report.instructions["mma"] > 0
@@ -178,7 +156,7 @@ def test_every_sketch_computes_the_product_without_races(name: str) -> None:
 def test_any_number_of_stages_gives_the_same_sums() -> None:
     for sketch in sketches_of("fp16, sums in fp32"):
         ((_, schedule),) = valid("fp16, sums in fp32", sketch, 1)
-        report, error = run("fp16, sums in fp32", schedule)
+        report, error = run_on_random_operands(tir_of("fp16, sums in fp32"), schedule, HERE)
         assert not report.faults, report
         assert error <= ERRORS["float32"]
 
@@ -197,7 +175,7 @@ def test_a_fifth_of_random_candidates_is_valid(name: str) -> None:
 def test_operands_are_copied_by_asynchronous_vectors_that_waste_no_transfer() -> None:
     for sketch in some_of("fp16, sums in fp32"):
         ((_, schedule),) = valid("fp16, sums in fp32", sketch, 1)
-        report, _ = run("fp16, sums in fp32", schedule)
+        report, _ = run_on_random_operands(tir_of("fp16, sums in fp32"), schedule, HERE)
         assert report.global_sectors["cp.async from global"].ratio == 1
         assert "global load" not in report.global_sectors or sketch.facts["choices"][0].startswith(
             "depth: splits"
@@ -207,13 +185,18 @@ def test_operands_are_copied_by_asynchronous_vectors_that_waste_no_transfer() ->
 def test_a_permuted_tile_is_written_without_bank_conflicts() -> None:
     sketch = next(sketch for sketch in some_of("fp16, sums in fp32") if sketch.facts["permuted"])
     for _, schedule in valid("fp16, sums in fp32", sketch, 3):
-        assert run("fp16, sums in fp32", schedule)[0].bank_conflicts["cp.async to shared"].ratio == 1
+        assert (
+            run_on_random_operands(tir_of("fp16, sums in fp32"), schedule, HERE)[0]
+            .bank_conflicts["cp.async to shared"]
+            .ratio
+            == 1
+        )
 
 
 def test_zeros_around_an_image_need_no_ordinary_loads() -> None:
     """They are copies of no bytes."""
     ((_, schedule),) = valid("convolution, channels last", some_of("convolution, channels last")[0], 1)
-    report, _ = run("convolution, channels last", schedule)
+    report, _ = run_on_random_operands(tir_of("convolution, channels last"), schedule, HERE)
     assert report.global_sectors["cp.async from global"].ratio == 1
     assert report.instructions["cp.async"] > 0
 
