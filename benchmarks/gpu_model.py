@@ -89,7 +89,12 @@ def _by_kernel(sketch: Sketch, rows: Any, loops: Sequence[Nest], machine: Machin
     """Return the times of `kernel_us` for MetaSchedule's tiles for tensor cores, else None."""
     from mallorn.core.compute_capability import SHARED_RESERVED, WARP_SIZE
     from mallorn.searchers.roller.gpu import kernel_time
-    from mallorn.searchers.roller.gpu.metaschedule_tiles import GPU_LEVELS, GpuTiles, TiledSketch
+    from mallorn.searchers.roller.gpu.metaschedule_tiles import (
+        GPU_LEVELS,
+        GpuTiles,
+        TiledSketch,
+        loaded_bytes,
+    )
     from mallorn.searchers.sketch_blocks import blocks
 
     if not TiledSketch.fits(sketch) or "mma_sync" not in sketch.trace:
@@ -103,7 +108,7 @@ def _by_kernel(sketch: Sketch, rows: Any, loops: Sequence[Nest], machine: Machin
     depth = factors[:, GPU_LEVELS * count :].reshape(len(rows), len(block.reduced), -1)
     across, tile, own = tiles.prod(axis=1), tiles[:, :, 2:].prod(axis=2), tiles[:, :, 3:].prod(axis=2)
     steps, step = depth[:, :, 0].prod(axis=1), depth[:, :, 1:].prod(axis=2)
-    reads = [model._bytes(read, tile, step) for read in nest.reads]
+    reads = [loaded_bytes(read, np.hstack([tile, step])) for read in nest.reads]
     copied = np.sum([size for size, _ in reads], axis=0)
     fetched = np.sum([size * waste for size, waste in reads], axis=0)
     warps, fragments, deep = across[:, 2], own.prod(axis=1), step.prod(axis=1)

@@ -6,6 +6,7 @@ Each step of the first reduction level loads one tile of each operand into share
 Sketches without tiles choose the number of threads per sum.
 """
 
+import re
 from collections.abc import Sequence
 from math import log2, prod
 from typing import Final
@@ -32,6 +33,8 @@ _OPERATIONS_FILLED: Final = 1024.0  # results in progress that saturate float32 
 _FRAGMENTS_FILLED: Final = 16.0  # fragments in progress that saturate its tensor cores
 _EXPOSED: Final = 0.3  # least share of the shorter time that is not overlapped
 _DEEPEST, _DEEPEST_FRAGMENTS = 32, 64  # largest depth of a step, without/with tensor cores
+#: The last stage of a pipeline as a trace annotates it, from 0.
+_PIPELINE: Final = r'(\d+)\]\],\["software_pipeline_stage"\]'
 _ROW_DEPTH: Final = 32  # mma.sync's rule requires a multiple of this depth
 _MOST_ROWS: Final = 40_000
 _SEED: Final = 0
@@ -160,7 +163,9 @@ class GpuTiles:
         self._block, self._machine = block, machine
         self._spatial = len(block.spatial)
         self._fragment = next((size for name, size in _FRAGMENTS.items() if name in trace), None)
-        self._stages = 3 if "mma_sync_m" in trace else 1
+        # Operands' tiles that a pipeline keeps in shared memory at a time.
+        self._stages = 1 + max(map(int, re.findall(_PIPELINE, trace)), default=0)
+        self._loads_whole_rows = "mma_sync_m" in trace
         if self._fragment is None:
             self._nest, self._batch = block.nest(nests), 1.0
             return
@@ -223,16 +228,10 @@ class GpuTiles:
         shared_tile = tiles[:, :, 2 if cores else 1 :].prod(axis=2)
         own_tile = tiles[:, :, 3:].prod(axis=2) * (1.0 if cores else tiles[:, :, 1])
         steps, step_depth = depth[:, :, 0].prod(axis=1), depth[:, :, 1:].prod(axis=2)
-        extents = np.hstack([shared_tile, step_depth])
         tile_bytes, shared_bytes = np.zeros(len(rows)), np.zeros(len(rows))
         for read in self._nest.reads:
-            size, span = np.full(len(rows), float(read.element_bytes)), np.ones(len(rows))
-            for index, length in zip(read.indices, read.shape, strict=True):
-                reach = sum((step * (extents[:, axis] - 1) for axis, step in index), np.zeros(len(rows)))
-                span = np.minimum(1 + reach, length)
-                size = size * span
-            # Memory moves whole sectors.
-            tile_bytes += size * np.maximum(1, cuda.SECTOR / (span * read.element_bytes))
+            size, waste = loaded_bytes(read, np.hstack([shared_tile, step_depth]))
+            tile_bytes += size * waste
             shared_bytes += self._stages * size
         sums = own_tile.prod(axis=1)
         registers = sums + _OVERHEAD_REGISTERS
@@ -254,8 +253,10 @@ class GpuTiles:
         excess *= np.maximum(1, cuda.WARP_SIZE / threads)  # MetaSchedule needs a full warp
         deep = step_depth.prod(axis=1) * (self._fragment[2] if self._fragment else 1)
         excess *= _excess_factor(deep, _DEEPEST_FRAGMENTS if cores else _DEEPEST)
-        if self._stages > 1:
+        if self._loads_whole_rows:
             excess *= np.where(deep % _ROW_DEPTH, 2.0, 1.0)
+        if self._stages > 1:  # TVM sets sums to zero inside a loop of one step, and refuses its pipeline
+            excess *= np.where(steps > 1, 1.0, 2.0)
         resident = np.minimum.reduce(
             [
                 np.full(len(rows), 32.0),
@@ -295,6 +296,17 @@ class GpuTiles:
         floor = memory_bytes / machine.memory_gbytes_per_sec / 1e3
         total = np.maximum(waves * steps * overlapped, floor) + machine.fork_us
         return np.asarray(total * excess**4)
+
+
+def loaded_bytes(read: Access, extents: Table) -> tuple[Column, Column]:
+    """Return the bytes that one step loads of an operand, and by which factor whole sectors
+    of memory are more. `extents` are those of the step along each axis."""
+    size, span = np.full(len(extents), float(read.element_bytes)), np.ones(len(extents))
+    for index, length in zip(read.indices, read.shape, strict=True):
+        reach = sum((step * (extents[:, axis] - 1) for axis, step in index), np.zeros(len(extents)))
+        span = np.minimum(1 + reach, length)
+        size = size * span
+    return size, np.maximum(1, cuda.SECTOR / (span * read.element_bytes))
 
 
 def _excess_factor(value: Column, limit: float) -> Column:

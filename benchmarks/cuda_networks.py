@@ -1,0 +1,125 @@
+"""Check the first guesses of whole networks for a GPU, without a GPU.
+
+python -m benchmarks.cuda_networks FOLDER [--precisions float32,fp16] [--arch sm_90a] [--compile] [--json FILE]
+
+For each ONNX file of the folder and each precision: the network's tasks under the recipe for GPUs, and for each
+task the guesses that a job would try before one is valid, its kind, the estimated time, and with --compile
+ptxas's figures.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.hosts import describe_host
+from mallorn.core.targets import Target, parse_target
+from mallorn.core.values.machine import assume_typical_gpu
+from mallorn.searchers.roller.rank_candidates import Constructor, ranked
+from mallorn.workers.interfaces.model_compiler import ModelTask
+from mallorn.workers.tvm.cuda_kernel_resources import compile_for_cuda
+from mallorn.workers.tvm.extract_tasks import extract
+from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
+from mallorn.workers.tvm.loop_nests import nests
+from mallorn.workers.tvm.parsed_program_cache import parse_tvm_target
+from mallorn.workers.tvm.rebuild_schedule import rebuild
+from mallorn.workers.tvm.sketches import design_space
+
+_MOST_GUESSES: Final = 12  # defaults of a task that a job tries before it draws
+_NO_KIND: Final = "MetaSchedule"
+Row = dict[str, Any]
+
+
+def main(argv: Sequence[str]) -> None:
+    """Print a line per task, then counts; write all figures to a file if asked."""
+    parser = argparse.ArgumentParser(prog="benchmarks.cuda_networks", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--precisions", default="float32,fp16")
+    parser.add_argument("--arch", default="sm_90a")
+    parser.add_argument("--compile", action="store_true", help="compile each first guess by nvcc")
+    parser.add_argument("--json", type=Path, help="where to write the figures")
+    options = parser.parse_args(argv)
+    target = parse_target({"kind": "cuda", "arch": options.arch})
+    results: list[Row] = []
+    for network in sorted(options.folder.glob("*.onnx")):
+        for precision in options.precisions.split(","):
+            for row in rows(network, precision, target, compile_kernels=options.compile):
+                results.append(row)
+                print(
+                    f"{row['network']:14} {row['precision']:8} {row['kind']:20} guess {row['guess']:2} "
+                    f"{row.get('estimated_us', 0):9.1f} us {row['weight']:3} x {row['task']}",
+                    flush=True,
+                )
+    answer = {"benchmark": "cuda_networks", **describe_host(), "summary": summary(results), "rows": results}
+    print(json.dumps(answer["summary"], indent=1))
+    if options.json is not None:
+        options.json.write_text(json.dumps(answer, indent=1) + "\n")
+
+
+def rows(network: Path, precision: str, target: Target, *, compile_kernels: bool) -> Iterator[Row]:
+    """Yield a row for each task of a network."""
+    recipe = stored_recipe(recipe_for("tuned", target, precision))
+    for task in extract(str(network), target.text, recipe, {}).tasks:
+        yield {
+            "network": network.stem,
+            "precision": precision,
+            "task": task.name,
+            "weight": task.weight,
+            "op": task.op,
+            "flops": task.flops,
+        } | first_guess(task, target, compile_kernels=compile_kernels)
+
+
+def first_guess(task: ModelTask, target: Target, *, compile_kernels: bool) -> Row:
+    """Return the first valid default of a task; `guess` -1 if none is valid."""
+    began_sec = time.perf_counter()
+    machine = assume_typical_gpu(str(target.attrs["arch"]))
+    loops, sketches = nests(task.tir), design_space(task.tir, target.text)
+    by_key = {sketch.key: sketch for sketch in sketches}
+    kinds = sorted({str(sketch.facts["kind"]) for sketch in sketches if sketch.facts})
+    for number, guess in enumerate(ranked(sketches, loops, machine, _MOST_GUESSES)):
+        sketch = by_key[guess.sketch]
+        schedule = rebuild(task.tir, target.text, sketch.trace, guess.decisions)
+        if schedule is None:
+            continue
+        us = Constructor(loops, machine).guesses(sketch).us.min()
+        row: Row = {
+            "kind": str(sketch.facts.get("kind", _NO_KIND if sketch.choices else "DLight")),
+            "kinds": kinds,
+            "guess": number,
+            "estimated_us": round(float(us), 2),
+            "seconds": round(time.perf_counter() - began_sec, 2),
+        }
+        if compile_kernels:
+            try:
+                library = compile_for_cuda(schedule.mod, parse_tvm_target(target.text))
+                row["kernels"] = [asdict(kernel) for kernel in library.kernels]
+            except Exception as error:  # the row holds the error
+                row["error"] = str(error).strip()[-300:]
+        return row
+    return {"kind": "none", "kinds": kinds, "guess": -1}
+
+
+def summary(results: Sequence[Row]) -> Mapping[str, Any]:
+    """Return counts of tasks by precision, and those whose first guess is not valid or not of our kinds."""
+    answer: Row = {}
+    for precision in dict.fromkeys(row["precision"] for row in results):
+        of_precision = [row for row in results if row["precision"] == precision]
+        answer[precision] = {
+            "tasks": len(of_precision),
+            "first guess invalid": sum(row["guess"] != 0 for row in of_precision),
+            "no valid guess": sum(row["guess"] < 0 for row in of_precision),
+            "refused by nvcc": sum("error" in row for row in of_precision),
+            "spill": sum(any(k["spill_bytes"] for k in row.get("kernels", ())) for row in of_precision),
+            "kinds": dict(Counter(row["kind"] for row in of_precision).most_common()),
+        }
+    return answer
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
