@@ -43,9 +43,20 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--recording", default="h200", help="name of a shipped recording")
     parser.add_argument("--json", type=Path, help="where to write the figures")
     options = parser.parse_args(argv)
-    tasks = read_tasks(shipped_recording(options.recording))
-    parts: dict[str, dict[str, Any]] = {"models": {}, "tensor cores": {}}
-    for task in tasks:
+    parts = tables(options.recording)
+    for name, figures in parts.items():
+        print(f"{name:40}", *(f"{column:>18}" for column in _COLUMNS))
+        for task_name, row in figures.items():
+            print(f"{task_name:40}", *(f"{row[column]!s:>18}" for column in _COLUMNS))
+    if options.json is not None:
+        answer = {"benchmark": "gpu_model", **describe_host(), "recording": options.recording, **parts}
+        options.json.write_text(json.dumps(answer, indent=1) + "\n")
+
+
+def tables(recording: str) -> dict[str, dict[str, dict[str, float | None]]]:
+    """Return the figures of each recorded task by the product's models, and by the formulas of our own kinds."""
+    parts: dict[str, dict[str, dict[str, float | None]]] = {"models": {}, "tensor cores": {}}
+    for task in read_tasks(shipped_recording(recording)):
         loops = tuple(nests(str(tvm.ir.save_json(module_of(BY_NAME[task.name])))))
         constructor = Constructor(loops, task.machine)
         parts["models"][task.name] = _figures(
@@ -54,13 +65,7 @@ def main(argv: Sequence[str]) -> None:
         parts["tensor cores"][task.name] = _figures(
             task, lambda sketch, rows, of=loops, on=task.machine: _by_kernel(sketch, rows, of, on)
         )
-    for name, figures in parts.items():
-        print(f"{name:40}", *(f"{column:>18}" for column in _COLUMNS))
-        for task_name, row in figures.items():
-            print(f"{task_name:40}", *(f"{row[column]!s:>18}" for column in _COLUMNS))
-    if options.json is not None:
-        answer = {"benchmark": "gpu_model", **describe_host(), "recording": options.recording, **parts}
-        options.json.write_text(json.dumps(answer, indent=1) + "\n")
+    return parts
 
 
 def _figures(task: RecordedTask, estimate: Any) -> dict[str, float | None]:
