@@ -1,10 +1,13 @@
 """Check the first guesses of whole networks for a GPU, without a GPU.
 
-python -m benchmarks.cuda_networks FOLDER [--precisions float32,fp16] [--arch sm_90a] [--compile] [--json FILE]
+python -m benchmarks.cuda_networks FOLDER [--precisions float32,fp16] [--arch sm_90a] [--compile]
+    [--emulate OPERATIONS] [--json FILE]
 
-For each ONNX file of the folder and each precision: the network's tasks under the recipe for GPUs, and for each
-task the guesses that a job would try before one is valid, its kind, the estimated time, and with --compile
-ptxas's figures.
+For each ONNX file of the folder and each precision: the network's tasks under the recipe for GPUs, and for
+each task the guesses that a job would try before one is valid, its kind and the estimated time. --compile
+adds ptxas's figures. --emulate runs guesses of at most so many operations on the tests' emulator: their error
+beside LLVM's result, relative to the largest value, and what the emulator finds wrong (races, reads out of
+bounds or of what nobody wrote).
 """
 
 import argparse
@@ -12,24 +15,31 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
+
+import numpy as np
+import tvm
 
 from benchmarks.hosts import describe_host
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.machine import assume_typical_gpu
 from mallorn.searchers.roller.rank_candidates import Constructor, ranked
+from mallorn.workers.device.random_and_saved_arrays import random_values
 from mallorn.workers.interfaces.model_compiler import ModelTask
 from mallorn.workers.tvm.cuda_kernel_resources import compile_for_cuda
 from mallorn.workers.tvm.extract_tasks import extract
 from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
 from mallorn.workers.tvm.loop_nests import nests
-from mallorn.workers.tvm.parsed_program_cache import parse_tvm_target
+from mallorn.workers.tvm.parsed_program_cache import parse_module, parse_tvm_target
 from mallorn.workers.tvm.rebuild_schedule import rebuild
 from mallorn.workers.tvm.sketches import design_space
+from tests.fixtures.cuda_emulator import Cost, run_kernel
 
+_MOST_FAULTS: Final = 3  # of a task that the row holds
+_RANGE: Final = (-1.0, 1.0)  # of random numbers
 _MOST_GUESSES: Final = 12  # defaults of a task that a job tries before it draws
 _NO_KIND: Final = "MetaSchedule"
 Row = dict[str, Any]
@@ -42,13 +52,16 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--precisions", default="float32,fp16")
     parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--compile", action="store_true", help="compile each first guess by nvcc")
+    parser.add_argument(
+        "--emulate", type=float, default=0.0, help="most operations of a task that is emulated"
+    )
     parser.add_argument("--json", type=Path, help="where to write the figures")
     options = parser.parse_args(argv)
     target = parse_target({"kind": "cuda", "arch": options.arch})
     results: list[Row] = []
     for network in sorted(options.folder.glob("*.onnx")):
         for precision in options.precisions.split(","):
-            for row in rows(network, precision, target, compile_kernels=options.compile):
+            for row in rows(network, precision, target, options):
                 results.append(row)
                 print(
                     f"{row['network']:14} {row['precision']:8} {row['kind']:20} guess {row['guess']:2} "
@@ -61,7 +74,7 @@ def main(argv: Sequence[str]) -> None:
         options.json.write_text(json.dumps(answer, indent=1) + "\n")
 
 
-def rows(network: Path, precision: str, target: Target, *, compile_kernels: bool) -> Iterator[Row]:
+def rows(network: Path, precision: str, target: Target, options: argparse.Namespace) -> Iterator[Row]:
     """Yield a row for each task of a network."""
     recipe = stored_recipe(recipe_for("tuned", target, precision))
     for task in extract(str(network), target.text, recipe, {}).tasks:
@@ -72,10 +85,10 @@ def rows(network: Path, precision: str, target: Target, *, compile_kernels: bool
             "weight": task.weight,
             "op": task.op,
             "flops": task.flops,
-        } | first_guess(task, target, compile_kernels=compile_kernels)
+        } | first_guess(task, target, options)
 
 
-def first_guess(task: ModelTask, target: Target, *, compile_kernels: bool) -> Row:
+def first_guess(task: ModelTask, target: Target, options: argparse.Namespace) -> Row:
     """Return the first valid default of a task; `guess` -1 if none is valid."""
     began_sec = time.perf_counter()
     machine = assume_typical_gpu(str(target.attrs["arch"]))
@@ -95,14 +108,51 @@ def first_guess(task: ModelTask, target: Target, *, compile_kernels: bool) -> Ro
             "estimated_us": round(float(us), 2),
             "seconds": round(time.perf_counter() - began_sec, 2),
         }
-        if compile_kernels:
+        if options.compile:
             try:
                 library = compile_for_cuda(schedule.mod, parse_tvm_target(target.text))
                 row["kernels"] = [asdict(kernel) for kernel in library.kernels]
             except Exception as error:  # the row holds the error
                 row["error"] = str(error).strip()[-300:]
+        if task.flops <= options.emulate:
+            row |= emulate(task, schedule, target)
         return row
     return {"kind": "none", "kinds": kinds, "guess": -1}
+
+
+def emulate(task: ModelTask, schedule: Any, target: Target) -> Row:
+    """Return the error of a schedule's results on an emulator of CUDA, and what it finds wrong."""
+    arguments = task.args.with_full_byte_range()
+    arrays = [
+        random_values(tensor.shape, tensor.dtype, *arguments.ranges.get(str(place), _RANGE), place)
+        for place, tensor in enumerate(arguments.args)
+    ]
+    tensors = [tvm.runtime.tensor(array) for array in arrays]
+    tvm.compile(parse_module(task.tir), target="llvm")["main"](*tensors)
+    for place in arguments.outputs:
+        arrays[place][...] = 0
+    try:
+        report = run_kernel(schedule, target.text, arrays)
+    except Exception as error:  # the row holds the error
+        return {"not_emulated": f"{type(error).__name__}: {error}"[-300:]}
+    errors = []
+    for place in arguments.outputs:
+        result, expected = arrays[place].astype(np.float64), tensors[place].numpy().astype(np.float64)
+        wrong = np.abs(result - expected)[~((result == expected) | np.isnan(result) & np.isnan(expected))]
+        largest = float(np.nanmax(np.abs(expected), initial=0.0)) or 1.0
+        errors.append(float(wrong.max(initial=0.0)) / largest)
+    return {
+        "worst_error": max(errors),
+        "faults": [str(fault) for fault in report.faults[:_MOST_FAULTS]],
+        "global_sectors": _waste(report.global_sectors.values()),
+        "bank_conflicts": _waste(report.bank_conflicts.values()),
+    }
+
+
+def _waste(costs: Iterable[Any]) -> float:
+    """Return how many times the least cost all accesses take."""
+    total = sum(costs, Cost())
+    return round(total.ratio, 3)
 
 
 def summary(results: Sequence[Row]) -> Mapping[str, Any]:
@@ -116,6 +166,10 @@ def summary(results: Sequence[Row]) -> Mapping[str, Any]:
             "no valid guess": sum(row["guess"] < 0 for row in of_precision),
             "refused by nvcc": sum("error" in row for row in of_precision),
             "spill": sum(any(k["spill_bytes"] for k in row.get("kernels", ())) for row in of_precision),
+            "emulated": sum("worst_error" in row for row in of_precision),
+            "not emulated": sum("not_emulated" in row for row in of_precision),
+            "faulty": sum(bool(row.get("faults")) for row in of_precision),
+            "worst error": max((row.get("worst_error", 0.0) for row in of_precision), default=0.0),
             "kinds": dict(Counter(row["kind"] for row in of_precision).most_common()),
         }
     return answer

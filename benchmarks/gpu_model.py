@@ -54,7 +54,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def tables(recording: str) -> dict[str, dict[str, dict[str, float | None]]]:
-    """Return the figures of each recorded task by the product's models, and by the formulas of our own kinds."""
+    """Return the figures of each recorded task by the product's models and by our kinds' formulas."""
     parts: dict[str, dict[str, dict[str, float | None]]] = {"models": {}, "tensor cores": {}}
     for task in read_tasks(shipped_recording(recording)):
         loops = tuple(nests(str(tvm.ir.save_json(module_of(BY_NAME[task.name])))))

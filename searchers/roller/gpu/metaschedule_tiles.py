@@ -31,6 +31,9 @@ _LATENCY_US: Final = 0.7  # of a load from memory, with the barriers of a step
 _BYTES_IN_FLIGHT: Final = 64.0  # bytes that one thread loads at a time
 _OPERATIONS_FILLED: Final = 1024.0  # results in progress that saturate float32 units
 _FRAGMENTS_FILLED: Final = 16.0  # fragments in progress that saturate its tensor cores
+#: By which factor kernels on CUDA cores were slower than this model says: 2.5, 1.5, 1.7 and 2.6 for the
+#: four best estimates of an odd product, 2.2 for a square one (docs/results/gpu/h200_trials.jsonl).
+_CUDA_CORES_SLOWER: Final = 2.2
 _EXPOSED: Final = 0.3  # least share of the shorter time that is not overlapped
 _DEEPEST, _DEEPEST_FRAGMENTS = 32, 64  # largest depth of a step, without/with tensor cores
 #: The last stage of a pipeline as a trace annotates it, from 0.
@@ -294,7 +297,8 @@ class GpuTiles:
         accesses = self._nest.accesses
         memory_bytes = sum(prod(access.shape) * access.element_bytes for access in accesses) * self._batch
         floor = memory_bytes / machine.memory_gbytes_per_sec / 1e3
-        total = np.maximum(waves * steps * overlapped, floor) + machine.fork_us
+        stepping = waves * steps * overlapped * (1.0 if cores else _CUDA_CORES_SLOWER)
+        total = np.maximum(stepping, floor) + machine.fork_us
         return np.asarray(total * excess**4)
 
 

@@ -135,6 +135,13 @@ def test_a_chain_of_blocks_is_never_computed_innermost() -> None:
     assert {c.decisions for c in ranked([chain], (), NARROW, 8)} <= {(a, b) for a in (-1, 1) for b in (-1, 1)}
 
 
+def test_a_sketch_of_a_million_combinations_gives_no_more_guesses_than_a_ranking_looks_at() -> None:
+    two_products = sketch(tile(64, 8), tile(64, 4), tile(64, 8), *[UNROLL] * 10)
+    guesses = Constructor((), assume_typical_gpu("sm_90a")).guesses(two_products)
+    assert 1024 <= len(guesses.rows) <= 4096
+    assert (guesses.rows[0][-10:] == 2).all()  # the usual value of each list
+
+
 def test_a_sketch_without_choices_is_one_candidate() -> None:
     assert ranked([sketch()], (), NARROW, 8) == [Candidate("key", ())]
 
@@ -150,6 +157,19 @@ def test_a_gpus_block_fits_and_there_is_one_for_every_multiprocessor(arch: str) 
     assert 16 <= results < 255
     assert (prod(rows[1:]) + prod(columns[1:])) * prod(depth[1:]) * 4 <= 48 << 10
     assert rows[0] * columns[0] >= machine.cores
+
+
+PIPELINE = '["Annotate",["l4",[0,0,3]],["software_pipeline_stage"],[]]'
+
+
+@pytest.mark.parametrize("depth", [7, 32, 1024])
+def test_a_pipeline_on_a_gpu_has_two_steps_and_room_for_the_tiles_of_all_its_stages(depth: int) -> None:
+    machine = assume_typical_gpu("sm_90a")
+    pipelined = sketch(tile(2048, 5), tile(2048, 5), tile(depth, 3), trace=f"[{PIPELINE}]")
+    vector = best(pipelined, machine)
+    rows, columns, (steps, *step) = vector[:5], vector[5:10], vector[10:]
+    assert steps > 1
+    assert 4 * (prod(rows[1:]) + prod(columns[1:])) * prod(step) * 4 <= 48 << 10
 
 
 def test_a_window_that_slides_touches_its_border_too() -> None:
