@@ -55,7 +55,14 @@ def design_space(tir: str, target: str) -> list[Sketch]:
 
 def _schedules(tir: str, target: str) -> Iterator[Any]:
     first, *mma_contexts = design_contexts(tir, target)
-    yield from _generate(first)
+    if first.target.kind.name != "cuda":
+        yield from _generate(first)
+        return
+    broken = None
+    try:
+        yield from _generate(first)
+    except Unschedulable as error:  # our own kinds may still fit the program
+        broken = error
     # These rules cannot fuse an epilogue of a sum, and MetaSchedule refuses a kernel for it.
     for context in mma_contexts if blocks_of(parse_module(tir))[-1].reduced else ():
         try:
@@ -65,11 +72,15 @@ def _schedules(tir: str, target: str) -> Iterator[Any]:
                     yield schedule
         except (ScheduleError, Unschedulable):
             continue  # the instruction does not fit the program's extents or accesses
-    if first.target.kind.name == "cuda":
-        for kind in REGISTRY["cuda_sketch"]:
-            yield from resolve("cuda_sketch", kind)(parse_module(tir), first.target)
-        dlight = cuda_rules.dlight_schedule(parse_module(tir), parse_tvm_target(target))
-        yield from () if dlight is None else (dlight,)
+    own = [
+        s
+        for kind in REGISTRY["cuda_sketch"]
+        for s in resolve("cuda_sketch", kind)(parse_module(tir), first.target)
+    ]
+    dlight = cuda_rules.dlight_schedule(parse_module(tir), parse_tvm_target(target))
+    yield from own if dlight is None else (*own, dlight)
+    if broken is not None and not own and dlight is None:
+        raise broken
 
 
 def _generate(context: Any) -> list[Any]:

@@ -4,10 +4,16 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
 import tvm
 from tvm import te, tirx
 
 from mallorn.graphc.attention.fuse_short_attention import ShortAttention, short_attention_function
+from mallorn.graphc.quant.keep_block_quantized_weights import (
+    BlockQuantizedWeights,
+    DecodedProduct,
+    product_function,
+)
 from mallorn.graphc.quant.tf32_products import Tf32Products
 
 ARCHS: Final = ("sm_80", "sm_89", "sm_90a")
@@ -53,6 +59,15 @@ def product_with_vector(n: int, k: int, dtype: str) -> str:
         (1, n), lambda i, j: te.sum(a[i, r].astype("float32") * b[j, r].astype("float32"), r), "c"
     )
     return _text([a, b, one])
+
+
+def packed_product(rows: int, outputs: int, inputs: int, bits: int, dtype: str = "float16") -> str:
+    """A product whose weights have few bits and a scale for each 32 inputs."""
+    scales = np.ones((inputs // 32, outputs), "float16")
+    data, zero = np.full((inputs, outputs), (1 << bits) - 1, "uint8"), np.full_like(scales, 1 << bits - 1)
+    weights = BlockQuantizedWeights(data, scales, zero.astype("uint8"), 0)
+    function = product_function(DecodedProduct(weights, (rows,), dtype), "float16")
+    return str(tvm.ir.save_json(tvm.IRModule({"main": function.with_attr("global_symbol", "main")})))
 
 
 def attention_scores(heads: int, tokens: int, width: int, dtype: str) -> str:

@@ -99,6 +99,17 @@ def steps_of(buffer: Any, indices: Any, axes: Sequence[Any], count: int) -> tupl
     return steps, gcd(*offsets, *(prod(map(int, buffer.shape[place + 1 :])) for place in looked_up))
 
 
+def reads_neighbours(schedule: Any, block: Any, vector: int) -> bool:
+    """Return whether a block's first vector along its last axis reads neighbours in memory, as
+    all copies do but those of numbers that are packed, of which several share a word."""
+    axis, points = schedule.get(block).iter_vars[-1], range(vector)
+    for load in reads_of(schedule, block):
+        places = [row_major_offset(load.source, load.indices, {hash(axis.var): point}) for point in points]
+        if [place - places[0] for place in places] == [*points]:
+            return True
+    return False
+
+
 def sample(schedule: Any, *values: int) -> Any:
     """Sample one of several equally likely numbers. Raises ValueError if there are none."""
     if not values:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from tvm.s_tir.dlight.gpu.matmul import auto_inline_producers
 from tvm.s_tir.tensor_intrin.cuda import (
     shared_16x16_to_ldmatrix_32x8_layout,
     shared_16x32_to_ldmatrix_32x16_layout,
@@ -11,7 +12,7 @@ from tvm.s_tir.tensor_intrin.cuda import (
 from mallorn.core.compute_capability import BANK_BYTES, BANKS, WARP_SIZE, capability
 from mallorn.core.values.machine import element_bytes
 from mallorn.graphc.matmul.tensor_core_instructions import tf32_layout
-from mallorn.workers.tvm.cuda_sketches.blocks import bind
+from mallorn.workers.tvm.cuda_sketches.blocks import bind, reads_neighbours
 from mallorn.workers.tvm.normalized_product import NormalizedProduct, normalize
 
 OLDEST: Final = 80  # compute capability from which `mma` m16n8k16 and asynchronous copies exist
@@ -62,11 +63,21 @@ def find_product(module: Any, target: Any) -> NormalizedProduct | None:
 
 
 def copy_by_warps(schedule: Any, copy: Any, warps: Sequence[Any], vector: int) -> None:
-    """Share the vectors of a copy to shared memory among all threads of a block."""
-    elements = schedule.fuse(*schedule.get_loops(copy)[-2:])
-    *_, y, z, x, lanes = schedule.split(elements, [None, *warps, WARP_SIZE, vector])
+    """Share the vectors of a copy to shared memory among all threads of a block, and inline
+    what makes them. Packed numbers are decoded to registers first, one by one."""
+    *_, rows, columns = schedule.get_loops(copy)
+    columns, lanes = schedule.split(columns, [None, vector])
+    vectors = schedule.fuse(rows, columns)
+    *_, y, z, x = schedule.split(vectors, [None, *warps, WARP_SIZE])
     bind(schedule, [y, z, x], "threadIdx.y", "threadIdx.z", "threadIdx.x")
     schedule.vectorize(lanes)
+    numbers = schedule.cache_read(copy, 0, "local")
+    schedule.compute_at(numbers, x, preserve_unit_loops=True)
+    auto_inline_producers(schedule, numbers)
+    if reads_neighbours(schedule, numbers, vector):
+        schedule.compute_inline(numbers)
+    else:
+        schedule.unroll(schedule.get_loops(numbers)[-1])
 
 
 def pad_rows(schedule: Any, block: Any, dtype: str, rows_at_once: int = 8) -> None:

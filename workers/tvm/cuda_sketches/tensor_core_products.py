@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tvm.s_tir.dlight.gpu.matmul import auto_inline_consumer_chain, auto_inline_producers
+from tvm.s_tir.dlight.gpu.matmul import auto_inline_consumer_chain
 from tvm.s_tir.tensor_intrin.cuda import get_mma_intrin_group
 
 from mallorn.core.compute_capability import WARP_SIZE
@@ -124,7 +124,6 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
     for index, operand in enumerate(product.operands):
         copy = schedule.cache_read(fragment_block, index, SHARED)
         schedule.compute_at(copy, steps, preserve_unit_loops=True)
-        auto_inline_producers(schedule, copy)
         copy_by_warps(schedule, copy, warps, operand.vector)
         if variant.is_permuted:
             schedule.annotate(copy, "permuted_layout", f"g2s_{'AB'[index]}")
