@@ -111,8 +111,8 @@ class XGBoost(CostModel):
     """
 
     def __init__(self) -> None:
-        self._boosters: list[xgboost.Booster] = []
-        self._noise = UNKNOWN  # error that all members share, as a standard deviation
+        self.boosters: list[xgboost.Booster] = []
+        self.noise = UNKNOWN  # error that all members share, as a standard deviation
 
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)
@@ -120,36 +120,36 @@ class XGBoost(CostModel):
 
     def fit_boosters(self, features: Matrix, targets: Vector, weight: Weights, seed: int) -> None:
         """Fit the boosters to any targets."""
-        self._boosters, self._noise = [], UNKNOWN
+        self.boosters, self.noise = [], UNKNOWN
         if not len(targets):
             return
         rng, rows = np.random.default_rng(seed), replace_nonfinite(features)
         data = make_quantile_matrix(rows, targets)
         bootstraps = bootstrap_counts(rng, len(targets), MEMBERS)
-        self._boosters = [train_booster(data, counts * weight, rng) for counts in bootstraps]
-        scores = member_scores(self._boosters, rows)
-        self._noise = unexplained_error(scores, targets, weight * (bootstraps == 0))
+        self.boosters = [train_booster(data, counts * weight, rng) for counts in bootstraps]
+        scores = member_scores(self.boosters, rows)
+        self.noise = unexplained_error(scores, targets, weight * (bootstraps == 0))
 
     def predict(self, features: Matrix) -> Prediction:
-        if not self._boosters:
+        if not self.boosters:
             return untrained_prediction(len(features))
-        return combine_member_scores(member_scores(self._boosters, replace_nonfinite(features)), self._noise)
+        return combine_member_scores(member_scores(self.boosters, replace_nonfinite(features)), self.noise)
 
     def save(self) -> bytes:
-        blobs = [as_bytes(booster) for booster in self._boosters]
-        header = struct.pack(f"<dI{len(blobs)}Q", self._noise, len(blobs), *map(len, blobs))
+        blobs = [as_bytes(booster) for booster in self.boosters]
+        header = struct.pack(f"<dI{len(blobs)}Q", self.noise, len(blobs), *map(len, blobs))
         return add_digest(header + b"".join(blobs))
 
     @classmethod
     def load(cls, blob: bytes) -> "XGBoost":
         content, model = check_and_remove_digest(KIND, blob), cls()
         try:
-            model._noise, count = struct.unpack_from("<dI", content)
+            model.noise, count = struct.unpack_from("<dI", content)
             lengths = struct.unpack_from(f"<{count}Q", content, struct.calcsize("<dI"))
         except struct.error as error:
             raise unreadable(KIND, str(error)) from error
         ends = list(accumulate(lengths, initial=struct.calcsize(f"<dI{count}Q")))
         if ends[-1] != len(content):
             raise unreadable(KIND, f"the model has {len(content)} bytes, the header names {ends[-1]}")
-        model._boosters = [from_bytes(content[start:end], KIND) for start, end in pairwise(ends)]
+        model.boosters = [from_bytes(content[start:end], KIND) for start, end in pairwise(ends)]
         return model

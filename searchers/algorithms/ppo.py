@@ -30,13 +30,7 @@ class Experience(NamedTuple):
     value: Array
 
     def at(self, lines: Indices) -> "Experience":
-        return Experience(
-            self.state[lines],
-            self.action[lines],
-            self.chance[lines],
-            self.advantage[lines],
-            self.value[lines],
-        )
+        return Experience(**{name: column[lines] for name, column in self._asdict().items()})
 
 
 class Actor:

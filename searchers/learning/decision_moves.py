@@ -145,9 +145,7 @@ class Transitions(NamedTuple):
 
     def drawn(self, rng: np.random.Generator, count: int) -> "Transitions":
         lines = rng.integers(len(self.way), size=count)
-        return Transitions(
-            self.state[lines], self.way[lines], self.reward[lines], self.after[lines], self.legal[lines]
-        )
+        return Transitions(**{name: column[lines] for name, column in self._asdict().items()})
 
 
 def joined(steps: Sequence[Transitions]) -> Transitions:

@@ -118,7 +118,8 @@ class Clustered(Synthesiser):
             return order[:count]
         near_top = order[: self.considered * count]
         points = standardize_features(pool.features[near_top])
-        medoids = near_top[self._clustered(pool, near_top, count, rng).medoids(points)]
+        clustering = cluster_to_knee(points, max(1, count // 2), self.worth, rng)
+        medoids = near_top[clustering.medoids(points)]
         remaining = order[~np.isin(order, medoids)]
         lines = np.concatenate([medoids, remaining[: count - len(medoids)]])
         return lines[np.argsort(-promise[lines], kind="stable")].astype(np.int64)
@@ -132,9 +133,9 @@ class Clustered(Synthesiser):
         promise = both_pools.optimistic_scores(self.optimism)
         order = np.argsort(-promise, kind="stable")
         near_top = order[: self.considered * count]
-        clustering = self._clustered(both_pools, near_top, count, rng)
-        measured_candidates, batch = set(measured_pool.candidates), dict[Candidate, float]()
         points = standardize_features(both_pools.features[near_top])
+        clustering = cluster_to_knee(points, max(1, count // 2), self.worth, rng)
+        measured_candidates, batch = set(measured_pool.candidates), dict[Candidate, float]()
         for medoid_line in clustering.medoids(points).tolist():
             # The members of a cluster as lines of the pool: the medoid, then others by distance.
             members = np.flatnonzero(clustering.member == clustering.member[medoid_line])
@@ -155,10 +156,3 @@ class Clustered(Synthesiser):
             if len(batch) < count and both_pools.candidates[line] not in measured_candidates:
                 batch.setdefault(both_pools.candidates[line], float(promise[line]))
         return sorted(batch, key=lambda candidate: -batch[candidate])
-
-    def _clustered(
-        self, pool: ScoredPool, lines: Indices, count: int, rng: np.random.Generator
-    ) -> Clustering:
-        return cluster_to_knee(
-            standardize_features(pool.features[lines]), max(1, count // 2), self.worth, rng
-        )
