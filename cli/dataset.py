@@ -13,18 +13,8 @@ from mallorn.cli.dataset_import import import_datasets
 from mallorn.cli.dataset_options import DatasetPlace, RowFilter, SnapshotOption, dataset, to_selection
 from mallorn.cli.find_client_and_job import open_reader
 from mallorn.cli.run_service_part import require_packages
+from mallorn.cli.terminal import output
 from mallorn.cli.terminal.option_groups import command_group, expand_option_groups
-from mallorn.cli.terminal.output import (
-    Address,
-    JsonOption,
-    Place,
-    client,
-    print_json,
-    print_note,
-    print_rows,
-    stdout,
-    table,
-)
 from mallorn.cli.terminal.progress_bars import bar
 from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.outcomes import Outcome
@@ -82,13 +72,13 @@ app = command_group("Show the dataset and its records, freeze it, export it, imp
 
 @app.command()
 @expand_option_groups
-def stats(place: DatasetPlace, as_json: JsonOption = False, *, address: Address) -> None:
+def stats(place: DatasetPlace, as_json: output.JsonOption = False, *, address: output.Address) -> None:
     """Count measurements by target, operator, model and outcome, and day by day.
 
     With --url it counts your own jobs' measurements, else everything in the database.
     """
     if address.url and place == DatasetPlace():
-        with client(*address) as api:
+        with output.client(*address) as api:
             print_statistics(api.dataset_stats(), as_json)
         return
     with dataset(*place) as database:
@@ -109,7 +99,7 @@ def snapshot(
     *,
     rows: RowFilter,
     place: DatasetPlace,
-    as_json: JsonOption = False,
+    as_json: output.JsonOption = False,
 ) -> None:
     """Freeze the current measurements under a name, or list the snapshots."""
     with dataset(*place) as database:
@@ -119,7 +109,7 @@ def snapshot(
         if name is None:
             with database.session() as session:
                 snapshots = [TakenSnapshot.from_row(row) for row in Snapshots(session).list()]
-            print_rows(snapshots, COLUMNS, as_json, NO_SNAPSHOTS)
+            output.print_rows(snapshots, COLUMNS, as_json, NO_SNAPSHOTS)
             return
         with bar("counting") as progress:
             if check:
@@ -130,7 +120,7 @@ def snapshot(
                     raise Conflict(message, hint="restore a backup")
             else:
                 snapshot_row = take_snapshot(database, name, to_selection(database, rows), progress)
-    print_rows([TakenSnapshot.from_row(snapshot_row)], COLUMNS, as_json, "")
+    output.print_rows([TakenSnapshot.from_row(snapshot_row)], COLUMNS, as_json, "")
 
 
 @app.command()
@@ -141,7 +131,7 @@ def export(
     *,
     rows: RowFilter,
     place: DatasetPlace,
-    as_json: JsonOption = False,
+    as_json: output.JsonOption = False,
 ) -> None:
     """Write measurements, with their workloads and sketches, as Parquet files."""
     if snapshot_name is not None and rows != RowFilter():
@@ -162,10 +152,10 @@ def export(
         with bar("writing") as progress:
             report = write(database, snapshot_row, out, progress)
     if as_json:
-        return print_json(report)
-    stdout().print(report["directory"], markup=False)
+        return output.print_json(report)
+    output.stdout().print(report["directory"], markup=False)
     counts = ", ".join(f"{report[kind]:,} {kind}" for kind in ("measurements", "workloads", "sketches"))
-    print_note(
+    output.print_note(
         f"{counts}; snapshot {snapshot_row.name}. Bring them in elsewhere with   mallorn dataset import {out}"
     )
 
@@ -185,11 +175,11 @@ SHOWN: Final = 20  # rows of a table; --json prints all
 def print_statistics(statistics: DatasetStats, as_json: bool) -> None:
     """Print the counts as one JSON document, or as one table per kind of count."""
     if as_json:
-        return print_json(statistics)
+        return output.print_json(statistics)
     if not statistics.measurements and not statistics.foreign_records:
-        print_note("no measurements yet; make some with   mallorn tune model.onnx")
+        output.print_note("no measurements yet; make some with   mallorn tune model.onnx")
         return
-    console = stdout()
+    console = output.stdout()
     imported_count = statistics.imported_measurements
     imported = f", {imported_count:,} of them imported" if imported_count else ""
     console.print(f"{statistics.measurements:,} measurements of {statistics.workloads:,} workloads{imported}")
@@ -211,10 +201,10 @@ def print_statistics(statistics: DatasetStats, as_json: bool) -> None:
                 Column[NamedCount]("MEASUREMENTS", lambda count: count.count),
             )
             console.print()
-            console.print(table(rows, columns))
+            console.print(output.table(rows, columns))
     if statistics.days:
         console.print()
-        console.print(table(statistics.days[-SHOWN:], DAY_COLUMNS))
+        console.print(output.table(statistics.days[-SHOWN:], DAY_COLUMNS))
 
 
 @app.command()
@@ -225,9 +215,9 @@ def records(
     target: Annotated[str | None, typer.Option(help="Only measurements for this target.")] = None,
     outcome: Annotated[Outcome | None, typer.Option(help="Only candidates with this outcome.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="List at most this many.")] = 50,
-    as_json: JsonOption = False,
+    as_json: output.JsonOption = False,
     *,
-    place: Place,
+    place: output.Place,
 ) -> None:
     """List measurements of the dataset, newest first."""
     with open_reader(*place) as api:
@@ -235,4 +225,4 @@ def records(
         job = api.job(job).id if job and len(job) < JOB_ID_CHARS else job
         measurements = api.records(job, workload, target, outcome, page_size=min(limit, 500))
         rows = list(itertools.islice(measurements, limit))
-    print_rows(rows, RECORD_COLUMNS, as_json, "no measurements match")
+    output.print_rows(rows, RECORD_COLUMNS, as_json, "no measurements match")

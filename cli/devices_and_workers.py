@@ -6,17 +6,8 @@ from typing import Annotated, Final
 import typer
 
 from mallorn.cli.dataset_options import DAY, to_seconds
+from mallorn.cli.terminal import output
 from mallorn.cli.terminal.option_groups import command_group, expand_option_groups
-from mallorn.cli.terminal.output import (
-    Address,
-    JsonOption,
-    YesOption,
-    client,
-    confirm_or_exit,
-    print_json,
-    print_note,
-    print_rows,
-)
 from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS
 from mallorn.core.values.fleet import (
     DeviceMachine,
@@ -50,19 +41,19 @@ app = command_group("List the devices that measure, or withdraw a device's measu
 
 @app.command("list")
 @expand_option_groups
-def devices(as_json: JsonOption = False, *, address: Address) -> None:
+def devices(as_json: output.JsonOption = False, *, address: output.Address) -> None:
     """List the devices that measure."""
-    with client(*address) as api:
+    with output.client(*address) as api:
         rows = api.devices()
         separate = () if as_json else find_unshared_locks(rows, api.workers())
-    print_rows(rows, COLUMNS, as_json, "no devices; start one with   mallorn device")
+    output.print_rows(rows, COLUMNS, as_json, "no devices; start one with   mallorn device")
     for row in () if as_json else rows:
         if row.online:
             facts = filter(None, (row.info.gpu_words, describe_machine(row.machine)))
-            print_note(f"{row.name}: {'; '.join(facts)}")
+            output.print_note(f"{row.name}: {'; '.join(facts)}")
             print_sandbox_gaps(row.name, row.info.sandbox)
     if separate:
-        print_note(f"{SEPARATE_LOCKS}: {', '.join(separate)}; {SHARE_LOCKS}")
+        output.print_note(f"{SEPARATE_LOCKS}: {', '.join(separate)}; {SHARE_LOCKS}")
 
 
 @app.command()
@@ -73,23 +64,25 @@ def withdraw(
         datetime | None,
         typer.Option(metavar="TIME", formats=[DAY, MINUTE], help="Only measurements from this time on, UTC."),
     ] = None,
-    yes: YesOption = False,
-    as_json: JsonOption = False,
+    yes: output.YesOption = False,
+    as_json: output.JsonOption = False,
     *,
-    address: Address,
+    address: output.Address,
 ) -> None:
     """Withdraw a device's measurements, and the schedules and cost models based on them."""
-    with client(*address) as api:
+    with output.client(*address) as api:
         if not yes:
             counts = describe_withdrawn(api.withdraw_device(device, to_seconds(since), dry_run=True))
-            confirm_or_exit(f"Take back {counts}?", f"mallorn devices withdraw {device} --yes", yes)
+            output.confirm_or_exit(f"Take back {counts}?", f"mallorn devices withdraw {device} --yes", yes)
         result = api.withdraw_device(device, to_seconds(since))
     if as_json:
-        return print_json(result)
-    print_note(f"taken back: {describe_withdrawn(result)}")
+        return output.print_json(result)
+    output.print_note(f"taken back: {describe_withdrawn(result)}")
     if result.jobs:
-        print_note(f"exports stay as they are; anew without it   mallorn resume {result.jobs[0]} --trials 64")
-    print_note(f"{device} still measures where it runs: stop it there")
+        output.print_note(
+            f"exports stay as they are; anew without it   mallorn resume {result.jobs[0]} --trials 64"
+        )
+    output.print_note(f"{device} still measures where it runs: stop it there")
 
 
 def describe_withdrawn(withdrawn: Withdrawn) -> str:
@@ -102,11 +95,11 @@ def describe_withdrawn(withdrawn: Withdrawn) -> str:
 
 
 @expand_option_groups
-def workers(*, as_json: JsonOption = False, address: Address) -> None:
+def workers(*, as_json: output.JsonOption = False, address: output.Address) -> None:
     """List the workers that search, build and drive devices."""
-    with client(*address) as api:
+    with output.client(*address) as api:
         rows = api.workers()
-    print_rows(rows, WORKER_COLUMNS, as_json, "no workers; start one with   mallorn worker")
+    output.print_rows(rows, WORKER_COLUMNS, as_json, "no workers; start one with   mallorn worker")
     for row in () if as_json else rows:
         print_sandbox_gaps(row.id, row.info.sandbox)
 
@@ -114,7 +107,7 @@ def workers(*, as_json: JsonOption = False, address: Address) -> None:
 def print_sandbox_gaps(name: str, sandbox: str) -> None:
     """Print which parts of the sandbox are missing, if any."""
     if summarise_sandbox(sandbox) == PARTLY:
-        print_note(f"{name}: sandbox {sandbox}")
+        output.print_note(f"{name}: sandbox {sandbox}")
 
 
 KILO: Final = 1024

@@ -10,16 +10,8 @@ from typing import Annotated, Final
 import typer
 
 from mallorn.cli.find_client_and_job import find_job, open_reader
+from mallorn.cli.terminal import output
 from mallorn.cli.terminal.option_groups import expand_option_groups
-from mallorn.cli.terminal.output import (
-    JsonOption,
-    NewestJobArgument,
-    Place,
-    print_json,
-    print_note,
-    stdout,
-    table,
-)
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState
@@ -45,12 +37,12 @@ LastOption = Annotated[int | None, typer.Option("--last", min=1, help="Only this
 
 @expand_option_groups
 def explain(
-    job: NewestJobArgument = None,
+    job: output.NewestJobArgument = None,
     task: TaskOption = None,
     last: LastOption = None,
-    as_json: JsonOption = False,
+    as_json: output.JsonOption = False,
     *,
-    place: Place,
+    place: output.Place,
 ) -> None:
     """Show why each round of a job was planned, its forecast and its result."""
     with open_reader(*place) as api:
@@ -62,23 +54,25 @@ def explain(
     log = task_rounds[-last:] if last else task_rounds
     summary = summarise(status, tasks, rounds)
     if as_json:
-        return print_json({"job": handle.id, "rounds": log, "summary": summary})
+        return output.print_json({"job": handle.id, "rounds": log, "summary": summary})
     if not rounds:
         next_step = f"look at it with   mallorn show {status.id}"
         if status.state is JobState.PAUSED:
             next_step = f"go on with   mallorn resume {status.id}"
         elif status.state is JobState.TUNING:
             next_step = "it waits for the planner, which   mallorn up   starts, and also   mallorn control"
-        print_note(f"no rounds yet: the job is {status.state}; {describe_activity(status) or next_step}")
+        output.print_note(
+            f"no rounds yet: the job is {status.state}; {describe_activity(status) or next_step}"
+        )
         return
-    console = stdout()
+    console = output.stdout()
     if console.is_terminal:
-        console.print(table(log_rows(log), ROUND_COLUMNS))
+        console.print(output.table(log_rows(log), ROUND_COLUMNS))
     else:
         for line in log_lines(log):
             console.print(line, markup=False)
     console.print()
-    console.print(table(top_shares(summary), SHARE_COLUMNS))
+    console.print(output.table(top_shares(summary), SHARE_COLUMNS))
     console.print()
     for line in summary_lines(summary):
         console.print(line, markup=False)
@@ -91,9 +85,9 @@ Line = list[str]  # a fact's name, and its value for each job
 @expand_option_groups
 def compare(
     jobs: Annotated[list[str], typer.Argument(metavar="JOB JOB...", help="The ids of two or more jobs.")],
-    as_json: JsonOption = False,
+    as_json: output.JsonOption = False,
     *,
-    place: Place,
+    place: output.Place,
 ) -> None:
     """Compare jobs: latency, trials and seconds, latency at equal effort, and task by task."""
     if len(jobs) < 2:
@@ -102,22 +96,22 @@ def compare(
         handles = map(api.job, jobs)
         comparison = compared([Side.of(job.status, job.tasks(), list(job.rounds())) for job in handles])
     if as_json:
-        return print_json(comparison)
-    stdout().print(table(_comparison_lines(comparison), _columns(comparison, "JOB")))
-    stdout().print()
+        return output.print_json(comparison)
+    output.stdout().print(output.table(_comparison_lines(comparison), _columns(comparison, "JOB")))
+    output.stdout().print()
     weights = [next(weight for weight in task.weight if weight is not None) for task in comparison.tasks]
     tasks = [
         _latencies(f"{task.name} x{weight}", task.latency_us, task.trials)
         for task, weight in zip(comparison.tasks, weights, strict=True)
     ]
-    stdout().print(table(tasks, _columns(comparison, "TASK")))
+    output.stdout().print(output.table(tasks, _columns(comparison, "TASK")))
     if judgement := comparison.judgement:
-        stdout().print()
+        output.stdout().print()
         # The fastest job and its figure, and a note if another figure contradicts it.
         for line in filter(None, (judgement.why, judgement.note)):
-            stdout().print(line)
+            output.stdout().print(line)
     for warning in comparison.warnings:
-        print_note(f"beware: {warning}")
+        output.print_note(f"beware: {warning}")
 
 
 def _columns(comparison: JobComparison, first: str) -> list[Column[Line]]:
@@ -159,13 +153,13 @@ def _latencies(fact: str, values: Sequence[float | None], trials: Sequence[int |
 
 @expand_option_groups
 def report(
-    job: NewestJobArgument = None,
+    job: output.NewestJobArgument = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file to write; default: mallorn-JOB.html.")
     ] = None,
-    as_json: JsonOption = False,
+    as_json: output.JsonOption = False,
     *,
-    place: Place,
+    place: output.Place,
 ) -> None:
     """Write a job's report as one HTML file that needs no server."""
     from mallorn.report.report_page import FAILURES_READ, ReportData, render_report_page
@@ -182,6 +176,6 @@ def report(
     except OSError as error:
         raise InvalidRequest(f"cannot write {file}: {error.strerror}", hint="choose another --out") from None
     if as_json:
-        print_json({"file": str(file)})
+        output.print_json({"file": str(file)})
     else:
-        stdout().print(str(file))
+        output.stdout().print(str(file))

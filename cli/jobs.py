@@ -21,27 +21,10 @@ from mallorn.cli.find_client_and_job import (
 )
 from mallorn.cli.live_view import show_until_ended
 from mallorn.cli.print_job_result import print_fetch, print_result, print_verdict
+from mallorn.cli.terminal import output
 from mallorn.cli.terminal.free_dimensions import fix_free_dimensions
 from mallorn.cli.terminal.job_options import AutoOption, EffortOptions, JobFlags, LabelOption, limit_trials
 from mallorn.cli.terminal.option_groups import expand_option_groups
-from mallorn.cli.terminal.output import (
-    JobArgument,
-    JsonOption,
-    NewestJobArgument,
-    Place,
-    YesOption,
-    client,
-    confirm_or_exit,
-    fact_table,
-    print_error,
-    print_json,
-    print_json_line,
-    print_note,
-    print_rows,
-    stderr,
-    stdout,
-    table,
-)
 from mallorn.cli.terminal.progress_bars import upload_with_bar
 from mallorn.core.errors import Conflict, ExitCode, NotFound
 from mallorn.core.labels import format_labels, parse_labels
@@ -111,23 +94,23 @@ def submit(
     label: LabelOption = None,
     *,
     options: JobFlags,
-    as_json: JsonOption = False,
-    place: Place,
+    as_json: output.JsonOption = False,
+    place: output.Place,
 ) -> None:
     """Submit a model to be tuned, and return at once."""
     file = Path(model)
     job_name = name or (file.stem if file.is_file() else None)
     labels = parse_labels(label or ())
     effort = limit_trials(effort, auto, options)
-    with client(*place) as api, as_onnx(file) if file.is_file() else nullcontext(model) as upload:
+    with output.client(*place) as api, as_onnx(file) if file.is_file() else nullcontext(model) as upload:
         if file.is_file():
             fix_free_dimensions(Path(upload), options, asks=not as_json)
         model_id = upload_with_bar(api, str(upload))
         job = api.tune(model_id, *effort, job_name, priority, labels=labels, **options)
     if as_json:
-        return print_json(job.body)
-    stdout().print(job.id)
-    print_note(f"submitted; follow it with   mallorn watch {job.id}")
+        return output.print_json(job.body)
+    output.stdout().print(job.id)
+    output.print_note(f"submitted; follow it with   mallorn watch {job.id}")
 
 
 @expand_option_groups
@@ -157,9 +140,9 @@ def jobs(
     archived: Annotated[bool, typer.Option("--archived", help="Only archived jobs.")] = False,
     all_owners: Annotated[bool, typer.Option("--all-owners", help="Jobs of all owners; for admins.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="List this many of the newest.")] = 50,
-    as_json: JsonOption = False,
+    as_json: output.JsonOption = False,
     *,
-    place: Place,
+    place: output.Place,
 ) -> None:
     """List jobs, newest first."""
     with open_reader(*place) as api:
@@ -176,18 +159,22 @@ def jobs(
         )
         handles = list(islice(matching_jobs, limit))
     if as_json:
-        return print_json([job.body for job in handles])
+        return output.print_json([job.body for job in handles])
     is_filtered = any((name, label, model, owner, since, end_time, len(state or ()) > 1))
     kind = state[0] if state else ("archived" if archived else None)
     empty = f"no {kind} jobs" if kind else f"no jobs yet; hand one in with   {FIRST_STEP}"
     columns = (OWNER_COLUMN, *JOB_COLUMNS) if all_owners or owner else JOB_COLUMNS
     if any(job.status.labels for job in handles):
         columns = (*columns[:-1], LABEL_COLUMN, columns[-1])
-    print_rows([job.status for job in handles], columns, False, "no such jobs" if is_filtered else empty)
+    output.print_rows(
+        [job.status for job in handles], columns, False, "no such jobs" if is_filtered else empty
+    )
 
 
 @expand_option_groups
-def show(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: Place) -> None:
+def show(
+    job: output.NewestJobArgument = None, as_json: output.JsonOption = False, *, place: output.Place
+) -> None:
     """Show one job: its budget, results and problems."""
     with open_source(*place) as origin:
         handle = find_job(origin.api, job)
@@ -196,7 +183,7 @@ def show(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: P
             rows = [] if as_json else handle.tasks()
     status, report = handle.status, handle.status.finish_report
     if as_json:
-        return print_json(handle.body)
+        return output.print_json(handle.body)
     progress = status.progress
     estimate = f"{format_latency(progress.estimated_us)}, the sum over its tasks"
     facts: dict[str, Cell] = {
@@ -217,28 +204,30 @@ def show(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: P
         "headroom": describe_headroom(status) or None,
         "stock's tuner": describe_stock_comparison(rows),
     }
-    tables = [fact_table("JOB", status.id, facts)]
+    tables = [output.fact_table("JOB", status.id, facts)]
     if engines := latency_rows(report.latency_us):
-        tables.append(table(engines, engine_columns(report.latency_us)))
+        tables.append(output.table(engines, engine_columns(report.latency_us)))
     if report.points:
-        tables.append(table(report.points, POINT_COLUMNS))
+        tables.append(output.table(report.points, POINT_COLUMNS))
     if report.unmeasured_schedules:
-        tables.append(table(report.unmeasured_schedules.items(), ANSWER_COLUMNS))
+        tables.append(output.table(report.unmeasured_schedules.items(), ANSWER_COLUMNS))
     for result in tables:
-        stdout().print(result)
-        stdout().print()
+        output.stdout().print(result)
+        output.stdout().print()
     for line in (
         describe_schedule_sources(report) + describe_skipped_steps(report) + describe_warnings(status)
     ):
-        stdout().print(line, markup=False)
+        output.stdout().print(line, markup=False)
     print_verdict(status.verdict, origin.data_option)
     print_fetch(status, origin.data_option)
     if status.export_deleted_at is not None:
-        print_note(f"its exported schedules were deleted at {format_moment(status.export_deleted_at)}")
+        output.print_note(f"its exported schedules were deleted at {format_moment(status.export_deleted_at)}")
 
 
 @expand_option_groups
-def tasks(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: Place) -> None:
+def tasks(
+    job: output.NewestJobArgument = None, as_json: output.JsonOption = False, *, place: output.Place
+) -> None:
     """Print MetaSchedule's table of a job's tasks, and which of them share a cost model and why."""
     with open_source(*place) as origin:
         handle = find_job(origin.api, job)
@@ -246,18 +235,18 @@ def tasks(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: 
     empty = (
         f"no tasks yet: the model was not imported; look at   mallorn show {handle.id}{origin.data_option}"
     )
-    print_rows(rows, task_columns(rows), as_json, empty)
+    output.print_rows(rows, task_columns(rows), as_json, empty)
     if not as_json and (families := list_family_rows(rows)):
-        stdout().print()
-        stdout().print(table(families, FAMILY_COLUMNS))
+        output.stdout().print()
+        output.stdout().print(output.table(families, FAMILY_COLUMNS))
 
 
 @expand_option_groups
 def watch(
-    job: NewestJobArgument = None,
+    job: output.NewestJobArgument = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print every event as one line of JSON.")] = False,
     *,
-    place: Place,
+    place: output.Place,
 ) -> None:
     """Follow a job until it ends: with its curve and tasks on a terminal, else as lines of text.
 
@@ -269,12 +258,12 @@ def watch(
         try:
             if as_json:
                 for event in handle.events():
-                    print_json_line({"id": event.id, "kind": event.kind, "payload": event.payload})
+                    output.print_json_line({"id": event.id, "kind": event.kind, "payload": event.payload})
             else:
                 first = FirstVersion(handle, f"mallorn schedules {handle.id}{origin.data_option}")
-                show_until_ended(handle, stderr(), first, verbose=True)
+                show_until_ended(handle, output.stderr(), first, verbose=True)
         except KeyboardInterrupt:
-            print_note(
+            output.print_note(
                 f"job {handle.id} goes on; stop it with   mallorn jobs cancel {handle.id}{origin.data_option}"
             )
             print_fetch(handle.status, origin.data_option)
@@ -300,15 +289,15 @@ def for_each_job(jobs: Sequence[T], act: Callable[[T], None]) -> None:
         except (Conflict, NotFound) as error:
             if len(jobs) == 1:
                 raise
-            print_error(error.message, error.hint)
+            output.print_error(error.message, error.hint)
             refusals += 1
     if refusals:
-        print_note(f"{refusals} of {len(jobs)} jobs stay as they are")
+        output.print_note(f"{refusals} of {len(jobs)} jobs stay as they are")
         raise typer.Exit(1)
 
 
 @expand_option_groups
-def pause(jobs: JobsArgument, as_json: JsonOption = False, *, place: Place) -> None:
+def pause(jobs: JobsArgument, as_json: output.JsonOption = False, *, place: output.Place) -> None:
     """Pause jobs: rounds in progress end, and no more are planned."""
     with open_source(*place) as origin:
 
@@ -325,7 +314,7 @@ def pause(jobs: JobsArgument, as_json: JsonOption = False, *, place: Place) -> N
 
 
 @expand_option_groups
-def cancel(jobs: JobsArgument, as_json: JsonOption = False, *, place: Place) -> None:
+def cancel(jobs: JobsArgument, as_json: output.JsonOption = False, *, place: output.Place) -> None:
     """End jobs now; their measurements stay in the dataset."""
     with open_source(*place) as origin:
 
@@ -343,20 +332,20 @@ def cancel(jobs: JobsArgument, as_json: JsonOption = False, *, place: Place) -> 
 
 @expand_option_groups
 def label(
-    job: JobArgument,
+    job: output.JobArgument,
     labels: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY[=VALUE]]...", help="Labels to set.")
     ] = None,
     remove: Annotated[
         list[str] | None, typer.Option(metavar="KEY", help="Remove the label with this key; repeatable.")
     ] = None,
-    as_json: JsonOption = False,
+    as_json: output.JsonOption = False,
     *,
-    place: Place,
+    place: output.Place,
 ) -> None:
     """Set or remove labels of a job, by which `mallorn jobs --label` lists it."""
     changes = dict.fromkeys(remove or ()) | parse_labels(labels or ())
-    with client(*place) as api:
+    with output.client(*place) as api:
         handle = api.job(job)
         handle.change_labels(changes)
     _print_job(handle, as_json, f"labels of {handle.id}: {format_labels(handle.status.labels) or 'none'}")
@@ -365,36 +354,36 @@ def label(
 def _print_job(job: Job, as_json: bool, note: str) -> None:
     """Print a job as JSON, or a note about it; several JSON documents follow one another."""
     if as_json:
-        print_json(job.body)
+        output.print_json(job.body)
     else:
-        print_note(note)
+        output.print_note(note)
 
 
 @expand_option_groups
 def rm(
     jobs: JobsArgument,
-    yes: YesOption = False,
+    yes: output.YesOption = False,
     export: Annotated[
         bool, typer.Option("--export", help="Delete only their exported files; keep the jobs.")
     ] = False,
     *,
-    place: Place,
+    place: output.Place,
 ) -> None:
     """Delete jobs that have ended, with their logs and exported files. Their measurements are kept."""
     subject, words = ("the exported files of ", "--export ") if export else ("", "")
     note = (
         "the job stays: mallorn show" if export else "what it measured stays: mallorn dataset records --job"
     )
-    with client(*place) as api:
+    with output.client(*place) as api:
 
         def delete(job: Job) -> None:
             job.delete_export() if export else job.delete()
-            print_note(f"deleted {subject}{job.id}; {note} {job.id}{place.data_option}")
+            output.print_note(f"deleted {subject}{job.id}; {note} {job.id}{place.data_option}")
 
         handles = [api.job(job) for job in jobs]  # if one id is mistyped, none is deleted
         names = ", ".join(f"{job.id} ({job.status.name}, {job.status.state})" for job in handles)
         command = f"mallorn jobs rm {words}{' '.join(jobs)} --yes{place.data_option}"
-        confirm_or_exit(f"Delete {subject}{names}?", command, yes)
+        output.confirm_or_exit(f"Delete {subject}{names}?", command, yes)
         for_each_job(handles, delete)
 
 
@@ -402,13 +391,13 @@ def rm(
 def archive(
     jobs: JobsArgument,
     undo: Annotated[bool, typer.Option("--undo", help="Show them in the list of jobs again.")] = False,
-    as_json: JsonOption = False,
+    as_json: output.JsonOption = False,
     *,
-    place: Place,
+    place: output.Place,
 ) -> None:
     """Hide jobs that have ended from the list. All their data is kept."""
     handles: list[Job] = []
-    with client(*place) as api:
+    with output.client(*place) as api:
 
         def change(name: str) -> None:
             job = api.job(name)
@@ -418,10 +407,10 @@ def archive(
                 note = (
                     "is in the list again: mallorn jobs" if undo else "is archived: mallorn jobs --archived"
                 )
-                print_note(f"{job.id} {note}{place.data_option}")
+                output.print_note(f"{job.id} {note}{place.data_option}")
 
         try:
             for_each_job(jobs, change)
         finally:
             if as_json:
-                print_json([job.body for job in handles])
+                output.print_json([job.body for job in handles])

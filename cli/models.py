@@ -5,18 +5,8 @@ from typing import Annotated, Final
 import typer
 
 from mallorn.cli.find_client_and_job import open_reader
+from mallorn.cli.terminal import output
 from mallorn.cli.terminal.option_groups import command_group, expand_option_groups
-from mallorn.cli.terminal.output import (
-    JsonOption,
-    Place,
-    YesOption,
-    client,
-    confirm_or_exit,
-    print_json,
-    print_note,
-    print_rows,
-    stdout,
-)
 from mallorn.cli.terminal.progress_bars import upload_with_bar
 from mallorn.core.values.dataset import UploadedModel
 from mallorn.wording.format_values import Column
@@ -34,9 +24,9 @@ app = command_group("List, upload or delete models.")
 @expand_option_groups
 def models(
     file: Annotated[str | None, typer.Option("--upload", hidden=True)] = None,
-    as_json: JsonOption = False,
+    as_json: output.JsonOption = False,
     *,
-    place: Place,
+    place: output.Place,
 ) -> None:
     """List the uploaded models."""
     if file is not None:  # the form of earlier versions
@@ -44,41 +34,41 @@ def models(
         return
     with open_reader(*place) as api:
         rows = list(api.models())
-    print_rows(rows, COLUMNS, as_json, NONE_YET)
+    output.print_rows(rows, COLUMNS, as_json, NONE_YET)
 
 
 @app.command()
 @expand_option_groups
 def upload(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="The file to upload.")],
-    as_json: JsonOption = False,
+    as_json: output.JsonOption = False,
     *,
-    place: Place,
+    place: output.Place,
 ) -> None:
     """Upload a model and print its id."""
-    with client(*place) as api:
+    with output.client(*place) as api:
         model_id = upload_with_bar(api, model)
     if as_json:
-        print_json({"id": model_id})
+        output.print_json({"id": model_id})
     else:
-        stdout().print(model_id)
+        output.stdout().print(model_id)
 
 
 @app.command("rm")
 @expand_option_groups
 def rm_models(
     models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Ids of uploaded models.")],
-    yes: YesOption = False,
+    yes: output.YesOption = False,
     *,
-    place: Place,
+    place: output.Place,
 ) -> None:
     """Delete uploaded models that no job refers to."""
-    with client(*place) as api:
-        confirm_or_exit(
+    with output.client(*place) as api:
+        output.confirm_or_exit(
             f"Delete {', '.join(models)}?",
             f"mallorn models rm {' '.join(models)} --yes{place.data_option}",
             yes,
         )
         for model in models:
             api.delete_model(model)
-            print_note(f"deleted {model}")
+            output.print_note(f"deleted {model}")

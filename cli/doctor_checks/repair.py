@@ -16,15 +16,7 @@ from mallorn.core.artifact_uris import job_exports_uri, model_uri, open_store
 from mallorn.core.errors import MallornError, NotFound, StorageFull
 from mallorn.core.host_id import host_folder
 from mallorn.core.settings import Settings
-from mallorn.db.backups import (
-    DamagedDatabase,
-    check_pages,
-    check_unused,
-    folder_of,
-    newest_undamaged,
-    sqlite_file,
-    taken_at,
-)
+from mallorn.db import backups
 from mallorn.db.migrate import check_table_version, upgrade
 from mallorn.db.repositories.stored_files import Repairs, StoredFiles
 from mallorn.db.repositories.withdraw_measurements import BusyHours
@@ -116,19 +108,19 @@ def restore_database(url: str, aside: FileQuarantine) -> Iterator[str]:
     Without a backup it raises DamagedDatabase, or NotFound if the file is missing. Raises
     Conflict while a process uses the file.
     """
-    file = sqlite_file(url)
+    file = backups.sqlite_file(url)
     if file is None:
         return
     try:
-        check_pages(file)
+        backups.check_pages(file)
         return
-    except (DamagedDatabase, NotFound) as error:
-        backup = newest_undamaged(file)
+    except (backups.DamagedDatabase, NotFound) as error:
+        backup = backups.newest_undamaged(file)
         if backup is None and isinstance(error, NotFound):
             raise
         if backup is None:
-            raise DamagedDatabase(
-                f"{error.message}; {folder_of(file)} has no intact backup",
+            raise backups.DamagedDatabase(
+                f"{error.message}; {backups.folder_of(file)} has no intact backup",
                 hint=f"sqlite3 {file} .recover | sqlite3 NEW.db   saves what can be read "
                 "(docs/runbook.md, Damage)",
             ) from None
@@ -137,7 +129,7 @@ def restore_database(url: str, aside: FileQuarantine) -> Iterator[str]:
     try:
         shutil.copyfile(backup, draft)
         if file.exists():
-            check_unused(file)
+            backups.check_unused(file)
             for log in (file.with_name(f"{file.name}{end}") for end in ("-wal", "-shm")):
                 if log.exists():
                     aside.move_file(str(log))
@@ -149,7 +141,8 @@ def restore_database(url: str, aside: FileQuarantine) -> Iterator[str]:
         draft.unlink(missing_ok=True)
     upgrade(url)
     moved = f"; the torn one is in {aside.folder}" if aside.folder.exists() else ""
-    yield f"{file} is the backup of {taken_at(backup):%Y-%m-%d %H:%M:%S} UTC; what came later is lost{moved}"
+    moment = f"{backups.taken_at(backup):%Y-%m-%d %H:%M:%S} UTC"
+    yield f"{file} is the backup of {moment}; what came later is lost{moved}"
 
 
 def repair_models(database: Database, artifacts: str, aside: FileQuarantine) -> Iterator[str]:

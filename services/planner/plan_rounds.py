@@ -6,20 +6,8 @@ from typing import Final
 from mallorn.core.registry import resolve
 from mallorn.core.values.decision_log import PlannedRound
 from mallorn.core.values.expected_gain import Outlook
+from mallorn.services.planner import budgets
 from mallorn.services.planner.belief import Belief, Forecast
-from mallorn.services.planner.budgets import (
-    MOST_A_TASK,
-    TrialBudget,
-    auto_trial_limit,
-    budget_in_candidates,
-    choose_first_round_size,
-    compute_expected_gain,
-    expected_trials,
-    has_enough_results,
-    is_worth_continuing,
-    round_size,
-    seconds_per_trial,
-)
 from mallorn.services.planner.eligible_tasks import (
     first_visit,
     searcher,
@@ -49,7 +37,7 @@ class _Decision:
         self._job = job
         self._policy: Policy = resolve("policy", job.policy)()
         self._belief: Belief = resolve("belief", BELIEF)()
-        self._budget = TrialBudget(job)
+        self._budget = budgets.TrialBudget(job)
         self._tasks = list(job.tasks)
         self._size = job.round_size or job.usual_size
         self._forecasts: list[Forecast] = self._belief.forecast(job.tasks, self._size)
@@ -59,7 +47,7 @@ class _Decision:
             or (why_task_rests(task, forecast) if self._policy.rests else "")
             for task, forecast in zip(job.tasks, self._forecasts, strict=True)
         ]
-        self._prospects = compute_expected_gain(job.tasks, self._forecasts, self._retired, self._size)
+        self._prospects = budgets.compute_expected_gain(job.tasks, self._forecasts, self._retired, self._size)
 
     def plan_free_slots(self) -> list[PlannedRound]:
         rounds: list[PlannedRound] = []
@@ -73,7 +61,7 @@ class _Decision:
             else:
                 choice = self._policy.choose(list(arms.values()), self._tasks, seed)
             position = next(i for i, arm in arms.items() if arm.task is choice.task)
-            first = choose_first_round_size(self._job, self._policy.first_visit)
+            first = budgets.choose_first_round_size(self._job, self._policy.first_visit)
             size = min(first, arms[position].size) if first_visits else choice.size or arms[position].size
             self._budget.book_round(choice.task, size)
             self._tasks[position] = replace(choice.task, in_flight=size, blocked=True)
@@ -96,9 +84,9 @@ class _Decision:
             return None
         job, gain = self._job, self._prospects
         trials = (
-            expected_trials(job, gain)
+            budgets.expected_trials(job, gain)
             if job.has_auto_budget
-            else max(0, budget_in_candidates(job) - job.spent_trials)
+            else max(0, budgets.budget_in_candidates(job) - job.spent_trials)
         )
         return gain.outlook(trials if gain.gains_us else 0)
 
@@ -125,9 +113,9 @@ class _Decision:
             return why_all_rest(tasks, [self._forecasts[i] for i in resting_tasks])
         if job.has_auto_budget and not self._tunable():
             return self._describe_gain()
-        if job.has_auto_budget and job.spent_trials >= auto_trial_limit(job):
+        if job.has_auto_budget and job.spent_trials >= budgets.auto_trial_limit(job):
             gain = self._describe_gain()
-            return f"the {MOST_A_TASK} trials a task are spent that a job gets by itself; {gain}"
+            return f"the {budgets.MOST_A_TASK} trials a task are spent that a job gets by itself; {gain}"
         # Tasks blocked by another job's round count, because they may be tuned later.
         left = [task for task, rests in zip(self._tasks, self._retired, strict=True) if not rests]
         has_no_time = job.seconds_left is not None and not any(
@@ -141,9 +129,13 @@ class _Decision:
         arms: dict[int, Arm] = {}
         for i in free:
             task = self._tasks[i]
-            size = min(round_size(self._job, task, len(free)), self._budget.remaining_candidates(task))
+            size = min(
+                budgets.round_size(self._job, task, len(free)), self._budget.remaining_candidates(task)
+            )
             if size > 0:
-                arms[i] = Arm(task, self._forecasts[i], size, size * seconds_per_trial(self._job, task))
+                arms[i] = Arm(
+                    task, self._forecasts[i], size, size * budgets.seconds_per_trial(self._job, task)
+                )
         return arms
 
     def _tunable(self) -> list[int]:
@@ -153,14 +145,14 @@ class _Decision:
         have too few results.
         """
         left = [i for i, words in enumerate(self._retired) if not words]
-        if not self._job.has_auto_budget or is_worth_continuing(self._prospects):
+        if not self._job.has_auto_budget or budgets.is_worth_continuing(self._prospects):
             return left
         return self._positions_needing_results(left)
 
     def _positions_needing_results(self, positions: list[int]) -> list[int]:
         """Return the positions of tasks that have too few results to stop tuning them."""
         tasks, total = self._job.tasks, self._total_us
-        return [i for i in positions if not has_enough_results(tasks[i], self._forecasts[i], total)]
+        return [i for i in positions if not budgets.has_enough_results(tasks[i], self._forecasts[i], total)]
 
     def _describe_gain(self) -> str:
         outlook = self._prospects.outlook(0)

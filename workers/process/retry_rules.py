@@ -5,17 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from mallorn.core.errors import (
-    HostFault,
-    LeaseLost,
-    MallornError,
-    PluginFailed,
-    StorageFull,
-    StoreAway,
-    Unavailable,
-    UnknownName,
-    Unschedulable,
-)
+from mallorn.core import errors
 from mallorn.core.states import WorkKind
 from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.leases import LeaseToken
@@ -31,7 +21,7 @@ class RetryRule:
     """An action that releases work after an error, and its description in the log."""
 
     words: str
-    act: Callable[[WorkItems, LeaseToken, MallornError], object] | None
+    act: Callable[[WorkItems, LeaseToken, errors.MallornError], object] | None
     level: int = logging.ERROR
 
 
@@ -51,27 +41,27 @@ GIVEN_UP: Final = RetryRule("is given up", WorkItems.give_up)
 FAILED: Final = RetryRule("fails its job", WorkItems.fail_job_of_work)
 
 # The first entry whose type matches applies. For all other errors the user must change the job.
-RULES: Final[tuple[tuple[type[MallornError], RetryRule], ...]] = (
+RULES: Final[tuple[tuple[type[errors.MallornError], RetryRule], ...]] = (
     (ShutdownRequested, GIVEN_BACK),
     (TimeSliceOver, NEXT),
-    (LeaseLost, TAKEN),
-    (HostFault, OTHER_HOST),
-    (StoreAway, LATER),
-    (Unavailable, GIVEN_BACK),
-    (StorageFull, GIVEN_BACK),
-    (UnknownName, GIVEN_BACK),  # a worker of another version may know the name
+    (errors.LeaseLost, TAKEN),
+    (errors.HostFault, OTHER_HOST),
+    (errors.StoreAway, LATER),
+    (errors.Unavailable, GIVEN_BACK),
+    (errors.StorageFull, GIVEN_BACK),
+    (errors.UnknownName, GIVEN_BACK),  # a worker of another version may know the name
     (ChildKilled, CUT_SHORT),
     (ChildCrashed, TRIED_AGAIN),
     (ChildTimeout, TRIED_AGAIN),
-    (Unschedulable, GIVEN_UP),
-    (MallornError, FAILED),
+    (errors.Unschedulable, GIVEN_UP),
+    (errors.MallornError, FAILED),
 )
 
 
-def retry_rule_for(error: MallornError, kind: WorkKind) -> RetryRule:
+def retry_rule_for(error: errors.MallornError, kind: WorkKind) -> RetryRule:
     if kind is WorkKind.ROUND:
         # TVM fails at this workload for every candidate, or the plugin works on another worker.
-        proposal_failed = isinstance(error, PluginFailed) and error.seam in PROPOSING
+        proposal_failed = isinstance(error, errors.PluginFailed) and error.seam in PROPOSING
         if proposal_failed or isinstance(error, ChildFailed):
             return TRIED_AGAIN
     return next(rule for error_type, rule in RULES if isinstance(error, error_type))

@@ -23,26 +23,10 @@ from mallorn.core.errors import CodeReplaced
 from mallorn.core.installation import IMPORT_ROOT, python_path
 from mallorn.core.redaction import redact
 from mallorn.workers.sandbox.sandbox import SandboxSpec, allowed_environment
+from mallorn.workers.subprocesses import errors, frame_channel
 from mallorn.workers.subprocesses.cgroups import count_memory_kills
 from mallorn.workers.subprocesses.child_main import LaunchSpec
 from mallorn.workers.subprocesses.cpu_time import ProcessorShare
-from mallorn.workers.subprocesses.errors import (
-    ChildCrashed,
-    ChildError,
-    ChildKilled,
-    ChildNotStarted,
-    ChildOutOfMemory,
-    ChildStarved,
-    ChildTimeout,
-    unpack_error,
-)
-from mallorn.workers.subprocesses.frame_channel import (
-    FRAME_LIMIT_BYTES,
-    Channel,
-    ChannelClosed,
-    Frame,
-    FrameTooLarge,
-)
 from mallorn.workers.subprocesses.pending_call import Call, PendingCall
 from mallorn.workers.subprocesses.serve_calls import ERROR, FD_VARIABLE, READY, RESULT
 from mallorn.workers.subprocesses.shutdown import STOP
@@ -154,9 +138,9 @@ class Child:
         self._walls = SandboxSpec(room, self.SPAWNS, self.CONNECTS, others=others)
         self._max_calls = max_calls
         self._process: subprocess.Popen[bytes] | None = None
-        self._channel: Channel | None = None
+        self._channel: frame_channel.Channel | None = None
         self._log: ChildLog | None = None
-        self._reply: Frame | None = None
+        self._reply: frame_channel.Frame | None = None
         self._calls = 0
         self._killed_before = 0  # processes killed for lack of memory before the last call
         self._share_before = ProcessorShare()
@@ -178,7 +162,7 @@ class Child:
         self._busy = True
         self._killed_before = count_memory_kills()
         self._share_before = ProcessorShare.of(self.pid)
-        self._open_channel.put(Frame(call.method, call.params))
+        self._open_channel.put(frame_channel.Frame(call.method, call.params))
         return PendingCall(self, call)
 
     def receive_answer(self) -> bool:
@@ -187,11 +171,11 @@ class Child:
         while self._reply is None:
             try:
                 frame = self._open_channel.receive_frame()
-            except ChannelClosed:
+            except frame_channel.ChannelClosed:
                 raise self._crash_error() from None
-            except FrameTooLarge:
+            except frame_channel.FrameTooLarge:
                 raise self._kill_for_violation(
-                    f"sent more than {FRAME_LIMIT_BYTES >> 20} MiB at once"
+                    f"sent more than {frame_channel.FRAME_LIMIT_BYTES >> 20} MiB at once"
                 ) from None
             if frame is None:
                 return False
@@ -214,7 +198,7 @@ class Child:
         elif self._log is not None:
             self._log.trim()
         if reply.head == ERROR:
-            error = unpack_error(reply.body)
+            error = errors.unpack_error(reply.body)
             if isinstance(error, CodeReplaced):
                 STOP.stop_for_replaced_code()
                 STOP.raise_if_requested()
@@ -225,17 +209,17 @@ class Child:
         """Sleep until `answered` can make progress, or `timeout_sec` is over."""
         self._open_channel.wait(timeout_sec)
 
-    def kill_after_timeout(self, timeout_sec: float) -> ChildError:
+    def kill_after_timeout(self, timeout_sec: float) -> errors.ChildError:
         """Kill the process because its call took too long; return the error to raise."""
         was_ready = self.ready
         starved = ProcessorShare.of(self.pid).waited_more_than_ran(self._share_before)
         self.kill()
         if not was_ready:
-            return ChildNotStarted(f"{self.name} did not start")
+            return errors.ChildNotStarted(f"{self.name} did not start")
         message = f"{self.name} took longer than {timeout_sec:g} s"
         if starved:
-            return ChildStarved(f"{message}; it mostly waited for a processor")
-        return ChildTimeout(message)
+            return errors.ChildStarved(f"{message}; it mostly waited for a processor")
+        return errors.ChildTimeout(message)
 
     def fileno(self) -> int:
         """Return the file descriptor to wait on with `select.poll`, for `events`."""
@@ -278,7 +262,7 @@ class Child:
             fds = {name: end.fileno() for name, end in ends.items()}
             self._process = start_process(orders, fds, self._log, self._env)
         STOP.register_child(self._process.pid)
-        self._channel = Channel(own_end, FRAME_LIMIT_BYTES)
+        self._channel = frame_channel.Channel(own_end, frame_channel.FRAME_LIMIT_BYTES)
         self._calls, self.ready = 0, False
 
     def inherited_sockets(self) -> dict[str, socket.socket]:
@@ -305,9 +289,9 @@ class Child:
         self.kill()
 
     @property
-    def _open_channel(self) -> Channel:
+    def _open_channel(self) -> frame_channel.Channel:
         if self._channel is None:
-            raise ChildCrashed(f"{self.name} is not running")
+            raise errors.ChildCrashed(f"{self.name} is not running")
         return self._channel
 
     def _signal(self, number: signal.Signals) -> None:
@@ -316,12 +300,12 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
 
-    def _kill_for_violation(self, reason: str) -> ChildCrashed:
+    def _kill_for_violation(self, reason: str) -> errors.ChildCrashed:
         """Kill the process because it broke the protocol; return the error to raise."""
         self.kill()
-        return ChildCrashed(f"{self.name} {reason} and was killed")
+        return errors.ChildCrashed(f"{self.name} {reason} and was killed")
 
-    def _crash_error(self) -> ChildCrashed:
+    def _crash_error(self) -> errors.ChildCrashed:
         """Clean up after a process that closed its connection; return the error to raise."""
         cause, died_of = "closed its connection", None
         if self._process is not None:
@@ -330,11 +314,11 @@ class Child:
                 died_of = signal.Signals(-code) if code < 0 else None
                 cause = f"exited with code {code}" if died_of is None else f"died of {died_of.name}"
         tail = self._log.tail() if self._log is not None else ""
-        kind: type[ChildCrashed] = ChildCrashed if self.ready else ChildNotStarted
+        kind: type[errors.ChildCrashed] = errors.ChildCrashed if self.ready else errors.ChildNotStarted
         self.kill()
         STOP.raise_if_requested()  # a requested stop kills children, too
         if died_of is signal.SIGKILL:
-            kind = ChildKilled
+            kind = errors.ChildKilled
         if died_of is signal.SIGKILL and count_memory_kills() > self._killed_before:
-            kind, cause = ChildOutOfMemory, "took more memory than there is, and the kernel ended it"
+            kind, cause = errors.ChildOutOfMemory, "took more memory than there is, and the kernel ended it"
         return kind(f"{self.name} {cause}" + (f"\n{redact(tail)}" if tail else ""), died_of=died_of)
