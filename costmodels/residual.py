@@ -51,7 +51,8 @@ class Residual(TransferModel):
 
     def _local_state(self) -> tuple[Numbers, Arrays]:
         boosters, noise = self._error.boosters, self._error.noise
-        return {"trust": self._trust, "noise": noise, "members": len(boosters)}, as_arrays(boosters)
+        numbers = {"trust": self._trust, "noise": noise, "members": len(boosters)}
+        return numbers, as_arrays(boosters)
 
     def _restore_local_state(self, numbers: Numbers, arrays: Arrays) -> None:
         self._trust, self._error.noise = numbers["trust"], numbers["noise"]

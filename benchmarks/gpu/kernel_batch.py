@@ -25,13 +25,12 @@ from mallorn.core.targets import Target
 from mallorn.workers.detached import run_batch
 from mallorn.workers.detached.pack_batch import (
     CHECKED_FLOATS,
-    CHECKED_INTS,
-    describe_random_arguments,
     make_timing_call,
     pack_expected_outputs,
     target_requirements,
 )
-from mallorn.workers.interfaces.tensor_arguments import Arguments, Tensor
+from mallorn.workers.device.random_and_saved_arrays import draw_arguments
+from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE, Arguments, Tensor
 from mallorn.workers.tvm.code_digest import TVM_VERSION
 
 NAME: Final = "gpu-minutes"
@@ -94,8 +93,8 @@ def _check(task: Task, arguments: Arguments, kernels: Path) -> run_batch.Json:
     stem = "".join(letter if letter.isalnum() else "-" for letter in task.name)
     check_file, expected = kernels / f"{stem}-check.json", kernels / f"{stem}-expected.npz"
     if not check_file.exists():
-        args = describe_random_arguments(arguments, CHECKED_INTS, CHECKED_FLOATS[True])
-        values, output = run_batch.random_check_arguments(args, SEED), len(args) - 1
+        args = arguments.describe_draws(FREE_RANGE, CHECKED_FLOATS[True])
+        values, output = draw_arguments(args, SEED), len(args) - 1
         answers = {output: right_result(task, values[:-1])}
         expected.write_bytes(pack_expected_outputs(answers, [output], MOST_VALUES))
         check = {

@@ -30,7 +30,7 @@ class Experience(NamedTuple):
     value: Array
 
     def at(self, lines: Indices) -> "Experience":
-        return Experience(**{name: column[lines] for name, column in self._asdict().items()})
+        return Experience(**{name: rows[lines] for name, rows in self._asdict().items()})
 
 
 class Actor:

@@ -145,7 +145,7 @@ class Transitions(NamedTuple):
 
     def drawn(self, rng: np.random.Generator, count: int) -> "Transitions":
         lines = rng.integers(len(self.way), size=count)
-        return Transitions(**{name: column[lines] for name, column in self._asdict().items()})
+        return Transitions(**{name: rows[lines] for name, rows in self._asdict().items()})
 
 
 def joined(steps: Sequence[Transitions]) -> Transitions:

@@ -48,7 +48,7 @@ from mallorn.workers.finish.numeric_check import SEED
 from mallorn.workers.hardware_probe.run import ensure_machine
 from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
-from mallorn.workers.interfaces.tensor_arguments import Arguments
+from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE, Arguments
 from mallorn.workers.measure.build_candidates import Builds, BuiltCandidate
 from mallorn.workers.measure.device_runs import must_flush_cache
 from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
@@ -92,7 +92,7 @@ BUILD_POLL_SEC: Final = 0.5
 MOST_VALUES: Final = 65_536  # compared of one output
 ENTRY_BYTES: Final = 500  # estimated size of a library's name and call in the file
 # Ranges of random arguments, as in workers/tvm/remote_device.py and reference_outputs.py.
-TIMED_FLOATS, TIMED_INTS, CHECKED_INTS = (0.1, 1.0), (0, 1), (0, 2)
+TIMED_FLOATS, TIMED_INTS = (0.1, 1.0), (0, 1)
 CHECKED_FLOATS: Final = ((0.1, 1.0), (-1.0, 1.0))  # without and with negative numbers
 MOST_FILE_BYTES: Final = 1 << 30  # of a file that a child process wrote
 Plan = Callable[[Session, str], object]  # plans one more round of a job if possible
@@ -349,13 +349,11 @@ class Packing:
             for values, arg in zip(inputs, program.args.args, strict=True)
             if "float" in arg.dtype
         )
-        expected_name = f"f{index}-expected.npz"
+        floats, expected_name = CHECKED_FLOATS[is_signed], f"f{index}-expected.npz"
         files[expected_name] = pack_expected_outputs(outputs, reference.outputs)
         types = ["float32" if reference.rounds else str(outputs[i].dtype) for i in reference.outputs]
         check = {
-            "args": describe_random_arguments(
-                program.args.with_full_byte_range(), CHECKED_INTS, CHECKED_FLOATS[is_signed]
-            ),
+            "args": program.args.with_full_byte_range().describe_draws(FREE_RANGE, floats),
             "seed": SEED,
             "inputs": run_batch.fingerprint(inputs, reference.outputs),
             "outputs": reference.outputs,
@@ -393,7 +391,7 @@ def make_timing_call(
     return {
         "key": key,
         "library": library,
-        "args": describe_random_arguments(args, TIMED_INTS, TIMED_FLOATS),
+        "args": args.describe_draws(TIMED_INTS, TIMED_FLOATS),
         "evaluator": [evaluator.number, evaluator.repeat, evaluator.min_repeat_ms],
         "stopping": options.stopping,
         "timeout_sec": limit_sec,
@@ -422,17 +420,6 @@ def target_requirements(target: Target) -> run_batch.Json:
     features = json.loads(answer.stdout.splitlines()[-1])["features"] if answer.returncode == 0 else []
     flags = sorted(set(needed_flags(target, features, machine).values()))
     return {"kind": target.kind, "machine": machine, "cores": target.num_cores, "flags": flags}
-
-
-def describe_random_arguments(
-    args: Arguments, ints: tuple[int, int], floats: tuple[float, float]
-) -> list[list[Any]]:
-    """Return each argument's type, shape and range, so that run_batch.py can draw values."""
-    draws: list[list[Any]] = []
-    for index, (_, dtype, shape) in enumerate(args.args):
-        default_range = ints if dtype.startswith(("int", "uint", "bool")) else floats
-        draws.append([dtype, shape, *args.ranges.get(str(index), default_range)])
-    return draws
 
 
 def pack_expected_outputs(answers: Sequence[Any], outputs: Sequence[int], limit: int = MOST_VALUES) -> bytes:

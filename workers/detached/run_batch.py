@@ -432,10 +432,11 @@ class TargetDevice:
         import numpy as np
 
         from mallorn.graphc.export.output_errors import relative_error, rounded_outputs_error
+        from mallorn.workers.device.random_and_saved_arrays import draw_arguments
 
         draws, seed = check["args"], check["seed"]
         if self._checked[0] != (draws, seed):
-            self._checked = (draws, seed), random_check_arguments(draws, seed)
+            self._checked = (draws, seed), draw_arguments(draws, seed)
         values = list(self._checked[1])
         if fingerprint(values, check["outputs"]) != check["inputs"]:
             raise ValueError("numpy has other random numbers than the worker, so outputs cannot be compared")
@@ -526,20 +527,6 @@ def random_timing_arguments(args: Json) -> list[Any]:
         random_values(tuple(shape), dtype, low, high, seed)
         for seed, (dtype, shape, low, high) in enumerate(args)
     ]
-
-
-def random_check_arguments(args: list[Any], seed: int) -> list[Any]:
-    """Return a check's arguments, drawn one after the other by one seeded generator."""
-    import numpy as np
-
-    from mallorn.workers.device.random_and_saved_arrays import dtype_of
-
-    generator, values = np.random.default_rng(seed), []
-    for dtype, shape, low, high in args:
-        is_whole = dtype.startswith(("int", "uint", "bool"))
-        array = generator.integers(low, high, shape) if is_whole else generator.uniform(low, high, shape)
-        values.append(np.asarray(array).astype(dtype_of(dtype)))
-    return values
 
 
 def fingerprint(values: list[Any], outputs: list[int]) -> int:

@@ -1,6 +1,6 @@
 """Random arguments of tensor programs, equal on all hosts, and files of named arrays."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,17 @@ def random_values(shape: tuple[int, ...], dtype: str, low: float, high: float, s
         return generator.integers(first, end, shape, dtype=np.int64).astype(dtype)
     values = generator.random(shape, dtype=np.float32) * np.float32(high - low) + np.float32(low)
     return values.astype(dtype_of(dtype))
+
+
+def draw_arguments(draws: Sequence[Any], seed: int) -> list[NDArray[Any]]:
+    """Return arguments of these types, shapes and ranges, drawn one after the other by one
+    seeded generator."""
+    generator, values = np.random.default_rng(seed), []
+    for dtype, shape, low, high in draws:
+        is_whole = dtype.startswith(("int", "uint", "bool"))
+        draw: Any = generator.integers if is_whole else generator.uniform
+        values.append(np.asarray(draw(low, high, shape)).astype(dtype_of(dtype)))
+    return values
 
 
 def dtype_of(dtype: str) -> np.dtype[Any]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pydantic import JsonValue, TypeAdapter
 
@@ -42,6 +42,14 @@ class Arguments:
             if tensor.dtype in _ALL_BYTES and self.ranges.get(str(i), FREE_RANGE) == FREE_RANGE
         }
         return replace(self, ranges={**self.ranges, **free})
+
+    def describe_draws(self, ints: tuple[int, int], floats: tuple[float, float]) -> list[list[Any]]:
+        """Return each argument's type, shape and range, for drawing random values."""
+        draws: list[list[Any]] = []
+        for index, (_, dtype, shape) in enumerate(self.args):
+            default_range = ints if dtype.startswith(("int", "uint", "bool")) else floats
+            draws.append([dtype, shape, *self.ranges.get(str(index), default_range)])
+        return draws
 
 
 _ARGUMENTS: Final = TypeAdapter(Arguments)

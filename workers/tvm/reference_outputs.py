@@ -25,11 +25,11 @@ from tvm.ir import Call, StringImm, TensorLoad
 from tvm.s_tir import Schedule, ScheduleError
 from tvm.tirx import Add, AttrStmt, Cast, Div, IterVar, Mul, Sub, Var
 
-from mallorn.graphc.core.graph_rewriting import collect_nodes
+from mallorn.graphc.core.graph_rewriting import collect_nodes, largest_factor
 from mallorn.graphc.export.output_errors import relative_error
 from mallorn.graphc.quant.llvm_byte_dot_products import make_portable
 from mallorn.graphc.quant.tile_instructions import without_tiles
-from mallorn.workers.device.random_and_saved_arrays import dtype_of, save_arrays
+from mallorn.workers.device.random_and_saved_arrays import draw_arguments, dtype_of, save_arrays
 from mallorn.workers.interfaces.model_compiler import Reference
 from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE, Arguments
 from mallorn.workers.tvm.compare_outputs import Array
@@ -143,18 +143,8 @@ def call(library: str, arrays: list[Array]) -> list[Array]:
 def random_arguments(mod: Any, args: Arguments, seed: int) -> list[Array]:
     """Return random arguments: integers in their ranges; floats from -1 to 1, or positive
     ones if `needs_positive`."""
-    rng = np.random.default_rng(seed)
     floats = (0.1, 1.0) if needs_positive(mod) else (-1.0, 1.0)
-    ranges = args.with_full_byte_range().ranges
-    arrays = []
-    for index, (_, dtype, shape) in enumerate(args.args):
-        values: Array
-        if dtype.startswith(("int", "uint", "bool")):
-            values = np.asarray(rng.integers(*ranges.get(str(index), FREE_RANGE), shape))
-        else:
-            values = np.asarray(rng.uniform(*floats, shape))
-        arrays.append(values.astype(dtype_of(dtype)))
-    return arrays
+    return draw_arguments(args.with_full_byte_range().describe_draws(FREE_RANGE, floats), seed)
 
 
 def needs_positive(mod: Any) -> bool:
@@ -234,7 +224,7 @@ def _spread(schedule: Any, block: Any) -> None:
     # The axis along output rows, unless rows do not divide evenly.
     last_index = definition.writes[0].region[-1].min
     along_rows = [index for index, axis in enumerate(axes) if axis.var.same_as(last_index)]
-    row = next((i for i in along_rows if _divisor(int(axes[i].dom.extent), ROW) >= LEAST_ROW), None)
+    row = next((i for i in along_rows if largest_factor(int(axes[i].dom.extent), ROW) >= LEAST_ROW), None)
     elements_read = [prod(map(int, region.source.shape)) for region in definition.reads]
     if not reduction or row is None or _terms(definition) < REUSE * max(elements_read, default=1):
         schedule.parallel(schedule.fuse(*(spatial[:-1] or spatial)))
@@ -268,13 +258,9 @@ def _terms(block: Any) -> int:
 
 
 def _split(schedule: Any, loop: Any, largest: int) -> Sequence[Any]:
-    factor = _divisor(int(schedule.get(loop).extent), largest)
+    factor = largest_factor(int(schedule.get(loop).extent), largest)
     split: Sequence[Any] = schedule.split(loop, [None, factor])
     return split
-
-
-def _divisor(extent: int, largest: int) -> int:
-    return max(divisor for divisor in range(1, largest + 1) if extent % divisor == 0)
 
 
 def _move_to_end(position: int, *indices: Any) -> list[Any]:

@@ -7,15 +7,11 @@ from hypothesis import strategies as st
 from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.registry import resolve
 from mallorn.workers.detached import run_batch
-from mallorn.workers.detached.pack_batch import (
-    CHECKED_INTS,
-    RULES,
-    TIMED_FLOATS,
-    TIMED_INTS,
-    describe_random_arguments,
-)
+from mallorn.workers.detached.pack_batch import RULES, TIMED_FLOATS, TIMED_INTS
 from mallorn.workers.detached.run_batch import Timing
 from mallorn.workers.device import cpu_speed_limits, detect_host
+from mallorn.workers.device.random_and_saved_arrays import draw_arguments
+from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE
 from mallorn.workers.tvm import remote_device
 from mallorn.workers.tvm.parsed_program_cache import parse_module
 from mallorn.workers.tvm.reference_outputs import random_arguments
@@ -49,9 +45,8 @@ def test_arguments_of_timings_lie_in_the_ranges_of_a_device() -> None:
 def test_a_check_draws_the_arguments_of_the_reference() -> None:
     program = matmul()
     theirs = random_arguments(parse_module(program.tir), program.args, 5)
-    ours = run_batch.random_check_arguments(
-        describe_random_arguments(program.args.with_full_byte_range(), CHECKED_INTS, (-1.0, 1.0)), 5
-    )
+    draws = program.args.with_full_byte_range().describe_draws(FREE_RANGE, (-1.0, 1.0))
+    ours = draw_arguments(draws, 5)
     assert [each.tobytes() for each in ours] == [each.tobytes() for each in theirs]
 
 
