@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from mallorn.cli.compile_and_bench import (
-    ModelArgument,
-    SchedulesOption,
-    TargetOption,
-    VersionOption,
-    compile_tuned,
-)
+from mallorn.cli import compile_and_bench
 from mallorn.cli.schedule_directory import local_model, read_schedule_directory
 from mallorn.cli.terminal.output import JsonOption, print_json, print_note, stdout, table
 from mallorn.core.values.machine import element_bytes, peak_gflops
@@ -30,10 +24,10 @@ SECONDS: Final = 2.0
 
 
 def profile(
-    model: ModelArgument,
-    schedules: SchedulesOption,
-    target: TargetOption = None,
-    version: VersionOption = Version.ALONE,
+    model: compile_and_bench.ModelArgument,
+    schedules: compile_and_bench.SchedulesOption,
+    target: compile_and_bench.TargetOption = None,
+    version: compile_and_bench.VersionOption = Version.ALONE,
     seconds: Annotated[
         float, typer.Option("--seconds", min=0.1, help="How many seconds to profile.")
     ] = SECONDS,
@@ -45,7 +39,7 @@ def profile(
     model, exported = find_model_file(model), read_schedule_directory(schedules, target, version)
     with local_model(model, exported) as whole_model:
         library = whole_model.folder / "tuned.so"
-        compile_tuned(whole_model, exported, library)
+        compile_and_bench.compile_tuned(whole_model, exported, library)
         with Engines(whole_model, [TUNED]) as engines:
             engines.load({TUNED: library})
             whole_us = engines.latencies()[TUNED].median

@@ -9,18 +9,12 @@ from typing import Annotated, Final
 
 import typer
 
+from mallorn import refuse_to_overwrite
 from mallorn.cli.host_checks import check_host
 from mallorn.cli.live_view import show_until_ended
 from mallorn.cli.print_job_result import command_that_checks, print_tuned_job
+from mallorn.cli.terminal import job_options
 from mallorn.cli.terminal.free_dimensions import fix_free_dimensions
-from mallorn.cli.terminal.job_options import (
-    AutoOption,
-    EffortOptions,
-    ForceOption,
-    JobFlags,
-    LabelOption,
-    limit_trials,
-)
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JobArgument, JsonOption, Place, print_json, print_note, stderr
 from mallorn.cli.terminal.progress_bars import upload_with_bar
@@ -36,15 +30,6 @@ from mallorn.job import Job
 from mallorn.local_service import connected_stack, resolve_requested_target, resolve_target_to_submit
 from mallorn.onnx_export import as_onnx, find_model_file
 from mallorn.progress_lines import FirstVersion
-from mallorn.refuse_to_overwrite import (
-    check_job,
-    check_model,
-    check_target,
-    default_directory,
-    holds_schedules_of,
-    model_id_of,
-    out_directory,
-)
 from mallorn.wording.format_values import describe_budget
 
 # States of jobs that continue, or are done, without a call to resume: if `tune` was killed,
@@ -63,15 +48,15 @@ def tune(
             metavar="MODEL", help="An ONNX file, or a folder with one; TFLite and Keras files are converted."
         ),
     ],
-    effort: EffortOptions,
-    auto: AutoOption = False,
+    effort: job_options.EffortOptions,
+    auto: job_options.AutoOption = False,
     out: Annotated[
         Path | None, typer.Option(help="Directory for the schedules; default: MODEL-tuned.")
     ] = None,
-    force: ForceOption = False,
-    label: LabelOption = None,
+    force: job_options.ForceOption = False,
+    label: job_options.LabelOption = None,
     *,
-    options: JobFlags,
+    options: job_options.JobFlags,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
     place: Place,
@@ -80,16 +65,16 @@ def tune(
     model = find_model_file(model) if model.is_dir() else model
     # Refuse a misspelt target before anything is started.
     labels = parse_labels(label or ())
-    effort = limit_trials(effort, auto, options)
+    effort = job_options.limit_trials(effort, auto, options)
     effort = effort._replace(target=resolve_requested_target(effort.target, not place.url))
-    directory = out or default_directory(model.stem)
+    directory = out or refuse_to_overwrite.default_directory(model.stem)
     if not place.url:
         check_option_kwargs(options)
         check_host((place.data or Settings().data_dir).expanduser().absolute())
     with interrupt_on_signals(), as_onnx(model) as file:
         fix_free_dimensions(file, options, asks=not as_json)
-        check_model(directory, lambda: model_id_of(file), force)
-        with out_directory(directory), connected_stack(*place) as stack:
+        refuse_to_overwrite.check_model(directory, lambda: refuse_to_overwrite.model_id_of(file), force)
+        with refuse_to_overwrite.out_directory(directory), connected_stack(*place) as stack:
             resume_options = _resume_options(out, place, force)
             ending = Ending(directory, str(model), verbose, as_json, resume_options, stack.check_runs)
             model_id = upload_with_bar(stack.api, str(file))
@@ -97,7 +82,7 @@ def tune(
             resolved = effort._replace(target=target)
             job = stack.api.tune(model_id, *resolved, model.stem, labels=labels, **options)
             with ending.pause_on_interrupt(job):
-                check_job(directory, job, force)
+                refuse_to_overwrite.check_job(directory, job, force)
                 print_note(f"job {job.id}: {describe_budget(job.status)} for {model} on {effort.target}")
             ending.wait_and_fetch(job)
 
@@ -112,7 +97,7 @@ def resume(
     out: Annotated[
         Path | None, typer.Option(help="Directory for the schedules; default: MODEL-tuned.")
     ] = None,
-    force: ForceOption = False,
+    force: job_options.ForceOption = False,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
     *,
@@ -121,9 +106,9 @@ def resume(
     """Continue a job where it stopped; nothing is measured again. For a done job, fetch its schedules."""
     with interrupt_on_signals(), connected_stack(*place) as stack:
         handle = stack.api.job(job)
-        directory = out or default_directory(_stem(handle))
-        check_model(directory, lambda: handle.status.model_id, force)
-        check_target(directory, handle.status.target, force)
+        directory = out or refuse_to_overwrite.default_directory(_stem(handle))
+        refuse_to_overwrite.check_model(directory, lambda: handle.status.model_id, force)
+        refuse_to_overwrite.check_target(directory, handle.status.target, force)
         resume_options = _resume_options(out, place, force)
         file = Path(f"{_stem(handle)}.onnx")  # a job does not store the path of its model
         name = str(file) if file.is_file() else "MODEL.onnx"
@@ -131,7 +116,7 @@ def resume(
         if trials or auto or handle.status.state not in STANDING:
             handle.resume(trials, auto=auto)
         print_note(f"job {handle.id} {'is done' if handle.status.state is JobState.DONE else 'goes on'}")
-        with out_directory(directory):
+        with refuse_to_overwrite.out_directory(directory):
             ending.wait_and_fetch(handle)
 
 
@@ -190,7 +175,7 @@ class Ending:
             FirstVersion(job, self.directory).announce_first_export(
                 job.status
             )  # it may be new, or only partly fetched
-            if holds_schedules_of(self.directory, job.id):
+            if refuse_to_overwrite.holds_schedules_of(self.directory, job.id):
                 check = command_that_checks(self.directory, self.model)
                 print_note(f"{self.directory} holds a version that works. Check it with   {check}")
             raise typer.Exit(ExitCode.INTERRUPTED) from None

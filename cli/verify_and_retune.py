@@ -13,15 +13,7 @@ from xml.etree import ElementTree
 
 import typer
 
-from mallorn.cli.compile_and_bench import (
-    ModelArgument,
-    SchedulesOption,
-    TargetOption,
-    VersionOption,
-    WrongNumbers,
-    check_library_outputs,
-    time_engines,
-)
+from mallorn.cli import compile_and_bench
 from mallorn.cli.dataset_import import ImportTally, import_logs
 from mallorn.cli.dataset_options import dataset
 from mallorn.cli.schedule_directory import ScheduleDirectory, local_model, read_schedule_directory
@@ -114,10 +106,10 @@ def to_markdown(verification: Verification) -> str:
 
 
 def verify(
-    model: ModelArgument,
-    schedules: SchedulesOption,
-    target: TargetOption = None,
-    version: VersionOption = Version.ALONE,
+    model: compile_and_bench.ModelArgument,
+    schedules: compile_and_bench.SchedulesOption,
+    target: compile_and_bench.TargetOption = None,
+    version: compile_and_bench.VersionOption = Version.ALONE,
     baseline: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Schedules that are timed in turn with these.")
     ] = None,
@@ -192,10 +184,10 @@ def verify_model(
         build = whole_model.compile(exported.create_database_folder(whole_model.folder), libraries[TUNED])
         checks = check_applied(build, exported)
         try:
-            error = check_library_outputs(whole_model, libraries[TUNED])
+            error = compile_and_bench.check_library_outputs(whole_model, libraries[TUNED])
             text = f"relative error against the untuned model: {error:.1e}"
             checks.append(Check(kind="numbers", name="numbers", outcome="passed", text=text))
-        except WrongNumbers as wrong:
+        except compile_and_bench.WrongNumbers as wrong:
             checks.append(Check(kind="numbers", name="numbers", outcome="failed", text=wrong.message))
         if any(check.outcome == "failed" for check in checks):
             print_note("the model is not timed, because a check failed")
@@ -210,7 +202,7 @@ def verify_model(
                 for name in DATABASE:
                     shutil.copyfile(rival.file(name), copy / name)
                 replace(whole_model, recipe=rival.manifest.recipe).compile(copy, libraries[BASELINE])
-            race = time_engines(whole_model, list(libraries), libraries)
+            race = compile_and_bench.time_engines(whole_model, list(libraries), libraries)
             latency_us = race.latency_us
             checks.append(judge_latency(latency_us[TUNED], latency_us.get(BASELINE), tolerance))
     return Verification(model=model.name, checks=checks, latency_us=latency_us)
@@ -256,7 +248,7 @@ def judge_latency(latency: ModelLatency, baseline: ModelLatency | None, toleranc
 @expand_option_groups
 def retune(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The schedules, which are updated.")],
-    model: ModelArgument,
+    model: compile_and_bench.ModelArgument,
     effort: EffortOptions,
     as_json: JsonOption = False,
     *,

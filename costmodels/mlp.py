@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from mallorn.costmodels import ensemble_spread
 from mallorn.costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from mallorn.costmodels.dense_layers import (
     AdamW,
@@ -15,14 +16,6 @@ from mallorn.costmodels.dense_layers import (
     initial,
     loss_gradient,
     one_group_batches,
-)
-from mallorn.costmodels.ensemble_spread import (
-    UNCALIBRATED,
-    ScoreCalibration,
-    bootstrap_counts,
-    fit_calibration,
-    untrained_prediction,
-    weight_fast_rows,
 )
 from mallorn.costmodels.serialization import pack, unpack
 from mallorn.costmodels.standardize_inputs import HingeFeatures, fit_hinge_features
@@ -48,29 +41,29 @@ class MLP(CostModel):
     def __init__(self) -> None:
         self._inputs: HingeFeatures | None = None
         self._layers: list[Tensor] = []
-        self._calibration = UNCALIBRATED
+        self._calibration = ensemble_spread.UNCALIBRATED
 
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)
-        self._inputs, self._layers, self._calibration = None, [], UNCALIBRATED
+        self._inputs, self._layers, self._calibration = None, [], ensemble_spread.UNCALIBRATED
         if not len(labels):
             return
         self._inputs = fit_hinge_features(features)
         rng = np.random.default_rng(seed)
         rows = self._inputs.transform(features)
-        bootstraps = bootstrap_counts(rng, len(labels), MEMBERS)
+        bootstraps = ensemble_spread.bootstrap_counts(rng, len(labels), MEMBERS)
         # BLAS threads wait for each other by spinning; on a busy host, one thread is faster.
         with threadpool_limits(1, user_api="blas"):
             layers = initial(rng, MEMBERS, (rows.shape[1], *HIDDEN, 1))
             layers[-1] += labels.mean()
             adam = AdamW(layers, RATE, STEPS)
-            weight = weight_fast_rows(labels).astype(np.float32)
+            weight = ensemble_spread.weight_fast_rows(labels).astype(np.float32)
             for batch in one_group_batches(groups, bootstraps, STEPS, BATCH, rng):
                 values = forward(layers, rows[batch])
                 scores, truth = values[-1][:, :, 0], labels[batch]
                 adam.step(gradients(layers, values, loss_gradient(scores, truth, weight[batch], ORDER)))
             self._layers = layers
-            self._calibration = fit_calibration(self._raw(rows), labels, bootstraps == 0)
+            self._calibration = ensemble_spread.fit_calibration(self._raw(rows), labels, bootstraps == 0)
 
     def _raw(self, rows: Matrix) -> NDArray[np.float64]:
         layers = [layer.astype(np.float64) for layer in self._layers]
@@ -78,7 +71,7 @@ class MLP(CostModel):
 
     def predict(self, features: Matrix) -> Prediction:
         if self._inputs is None:
-            return untrained_prediction(len(features))
+            return ensemble_spread.untrained_prediction(len(features))
         return self._calibration(self._raw(self._inputs.transform(features)))
 
     def save(self) -> bytes:
@@ -91,7 +84,7 @@ class MLP(CostModel):
     def load(cls, blob: bytes) -> "MLP":
         numbers, arrays = unpack(KIND, blob)
         model = cls()
-        model._calibration = ScoreCalibration.from_stored(numbers, arrays)
+        model._calibration = ensemble_spread.ScoreCalibration.from_stored(numbers, arrays)
         model._layers = [arrays[f"layer{index}"] for index in range(numbers["layers"])]
         model._inputs = (
             HingeFeatures(*(arrays[name] for name in HingeFeatures._fields)) if model._layers else None

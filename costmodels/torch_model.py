@@ -10,15 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mallorn.core.installation import import_optional_module
+from mallorn.costmodels import ensemble_spread
 from mallorn.costmodels.base import Column, CostModel, Groups, Indices, Matrix, Prediction, Vector
 from mallorn.costmodels.dense_layers import AdamW, loss_gradient, one_group_batches
-from mallorn.costmodels.ensemble_spread import (
-    ScoreCalibration,
-    fit_calibration,
-    fold_counts,
-    untrained_prediction,
-    weight_fast_rows,
-)
 from mallorn.costmodels.labels import bounded_sample
 from mallorn.costmodels.serialization import Numbers, pack, unpack
 from mallorn.costmodels.standardize_inputs import Table, Tables, fit_table_scaling
@@ -123,7 +117,7 @@ def train_network(
     for step_number, batch in enumerate(batches, start=1):
         tables, labels, heads = rows.at(batch)
         scores = network(tensors, torch.from_numpy(tables), torch.from_numpy(heads))
-        weight = weight_fast_rows(labels).astype(np.float32)
+        weight = ensemble_spread.weight_fast_rows(labels).astype(np.float32)
         push = loss_gradient(scores.detach().numpy()[None], labels[None], weight[None], ORDER)[0]
         slopes = torch.autograd.grad(scores, list(tensors.values()), torch.from_numpy(push))
         adam.step([slope.numpy() for slope in slopes])
@@ -131,7 +125,7 @@ def train_network(
             # The share of the labels' variance that linearly scaled scores do not explain.
             check_scores = scores_of(network, layers, check.tables, check.heads)
             check_labels = check.labels.astype(np.float64)
-            weights = weight_fast_rows(check.labels)
+            weights = ensemble_spread.weight_fast_rows(check.labels)
             (own, covariance), (_, variance) = np.cov(check_scores, check_labels, aweights=weights, ddof=0)
             error = float(1 - max(covariance, 0) ** 2 / (own * variance)) if own * variance else 1.0
             stale_checks = 0 if error < least else stale_checks + 1
@@ -183,7 +177,7 @@ class Neural(CostModel):
     def _forget(self) -> None:
         self._tables: Tables | None = None
         self._members: list[Layers] = []
-        self._calibrations: list[ScoreCalibration] = []
+        self._calibrations: list[ensemble_spread.ScoreCalibration] = []
         self._head = 0
 
     @classmethod
@@ -254,7 +248,7 @@ class Neural(CostModel):
         sample = bounded_sample(labels, MOST_ROWS, seed=int(rng.integers(2**31)))
         labels, heads = labels[sample], heads[sample]
         training = TrainingRows(self._inputs(features[sample]), labels, heads)
-        training_counts = fold_counts(rng, len(sample), MEMBERS, PARTS)
+        training_counts = ensemble_spread.fold_counts(rng, len(sample), MEMBERS, PARTS)
         steps = min(limit, FEWEST_STEPS + len(sample))
         batches = one_group_batches(groups[sample], training_counts, steps, BATCH, rng)
         unseen = [rng.permutation(np.flatnonzero(counts == 0)) for counts in training_counts]
@@ -265,7 +259,7 @@ class Neural(CostModel):
             ]
             raw = self._raw(training.tables, heads)
         self._calibrations = [
-            fit_calibration(raw[:, rows], labels[rows], training_counts[:, rows] == 0)
+            ensemble_spread.fit_calibration(raw[:, rows], labels[rows], training_counts[:, rows] == 0)
             for rows in (np.flatnonzero(heads == head) for head in range(len(start[0]["out.offsets"])))
         ]
 
@@ -274,7 +268,7 @@ class Neural(CostModel):
 
     def predict(self, features: Matrix) -> Prediction:
         if self._tables is None or not len(features):
-            return untrained_prediction(len(features))
+            return ensemble_spread.untrained_prediction(len(features))
         check_width(features, self.view)
         tables = self._inputs(features)
         with one_thread():
@@ -300,7 +294,7 @@ class Neural(CostModel):
         model = cls()
         model._head = numbers["head"]
         model._calibrations = [
-            ScoreCalibration.from_stored(head, arrays, str(index))
+            ensemble_spread.ScoreCalibration.from_stored(head, arrays, str(index))
             for index, head in enumerate(numbers["heads"])
         ]
         if model._calibrations:

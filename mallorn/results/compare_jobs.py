@@ -9,12 +9,7 @@ from pydantic import JsonValue
 from mallorn.core.states import JobState
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
-from mallorn.results.best_so_far_curve import (
-    CurvePoint,
-    best_total,
-    best_us_by_task,
-    curve,
-)
+from mallorn.results.best_so_far_curve import CurvePoint, best_total, best_us_by_task, curve
 from mallorn.results.speedup import format_speed_ratio
 
 MODEL, TASKS = "the whole model", "the sum over tasks"

@@ -10,13 +10,8 @@ from mallorn.core.compute_capability import arch_of_gpu, runs_on
 from mallorn.core.errors import InvalidTarget
 from mallorn.core.targets import CUDA, LOCAL, Target, parse_target
 from mallorn.graphc.export.cpu_features import ARCHITECTURES, FLAGS
+from mallorn.workers.device import detect_host
 from mallorn.workers.device.cpu_speed_limits import cpu_info
-from mallorn.workers.device.detect_host import (
-    available_cores,
-    detect_target,
-    run_with_tvm,
-    usable_flags,
-)
 from mallorn.workers.device.nvidia_driver import first_gpu
 
 ALIKE: Final = 0.75  # least similarity of the names that are suggested for a misspelt one
@@ -54,7 +49,7 @@ def resolve_target(text: str) -> Target:
     """Return the target that `text` means on this host: `local` is its CPU, `cuda` its
     first GPU. Raises InvalidTarget if `text` is no target or the host has no GPU."""
     if text == LOCAL:
-        return detect_target()
+        return detect_host.detect_target()
     if text != CUDA:
         return parse_target(text)
     return parse_target({"kind": CUDA, "arch": arch_of_gpu(first_gpu().capability)})
@@ -70,14 +65,14 @@ def find_unsupported_reason(target: Target) -> str:
             return error.message
         return "" if runs_on(arch, capability) else f"the target is for {arch}, its GPU is sm_{capability}"
     if not target.is_cpu:
-        answer = run_with_tvm(DEVICE_PROGRAM, target.text)
+        answer = detect_host.run_with_tvm(DEVICE_PROGRAM, target.text)
         if answer.returncode != 0:
             error_lines = answer.stderr.strip().splitlines()
             return f"TVM does not know the target here: {error_lines[-1] if error_lines else 'it died'}"
         exists = json.loads(answer.stdout.splitlines()[-1])["there"]
         return "" if exists else f"it has no {target.kind} device"
 
-    cores = available_cores()
+    cores = detect_host.available_cores()
     if target.num_cores > cores:
         return f"the target has {target.num_cores} cores, but this machine has {cores}"
     target_machine, host_machine = target_architecture(target), os.uname().machine
@@ -86,7 +81,7 @@ def find_unsupported_reason(target: Target) -> str:
     if target.kind != "llvm":
         return ""
 
-    answer = run_with_tvm(LLVM_PROGRAM, target.text)
+    answer = detect_host.run_with_tvm(LLVM_PROGRAM, target.text)
     if answer.returncode < 0:
         return "LLVM cannot read the target"
     if answer.returncode > 0:  # only TVM's runtime is installed: the first candidate will show it
@@ -99,7 +94,7 @@ def find_unsupported_reason(target: Target) -> str:
     if unknown := sorted(set(_mattr_features(target, "+")) - set(llvm["features"])):
         return f"LLVM knows no feature {unknown[0]}"
     field = FLAGS_FIELDS.get(host_machine)
-    host_flags = set() if field is None else usable_flags(cpu_info(), field)
+    host_flags = set() if field is None else detect_host.usable_flags(cpu_info(), field)
     required = needed_flags(target, llvm["features"], host_machine)
     lacking = sorted(name for name, flag in required.items() if flag not in host_flags)
     return f"its CPU lacks {', '.join(lacking[:4])}" if lacking else ""

@@ -26,19 +26,13 @@ from mallorn.workers.finish.step_log import StepLog
 from mallorn.workers.interfaces.model_compiler import Compiled, ModelCompiler, Scripts
 from mallorn.workers.model_import.run import CHECK
 from mallorn.workers.process.leased_stage import StageContext
-from mallorn.workers.subprocesses.errors import (
-    HOSTS_DOING,
-    ChildCrashed,
-    ChildError,
-    ChildFailed,
-    retry_after_crash,
-)
+from mallorn.workers.subprocesses import errors
 from mallorn.workers.tvm.graph_recipes import faulty_parts, skippable_passes, with_skipped_passes
 
 log = logging.getLogger(__name__)
 _SCRIPTS: Final = TypeAdapter(Scripts)
 COMPILE: Final = "compile the tuned model"
-COMPILER_ERRORS: Final = (ChildFailed, ChildCrashed, InvalidRequest)
+COMPILER_ERRORS: Final = (errors.ChildFailed, errors.ChildCrashed, InvalidRequest)
 SEARCHES: Final = "the whole model does not compile: the schedule or pass that causes it is searched for"
 ANEW: Final = "the whole model does not compile with {}: another import leaves it out"
 INSIDE: Final = "compare nearly equal candidates inside the whole model"
@@ -70,7 +64,9 @@ def build_final_schedules(
     """
     directory = model.write_tuning_records("export", winners)
     compile_model = partial(model.compile, directory, winners)
-    outcome = step_log.attempt(COMPILE, partial(_build_or_error, partial(retry_after_crash, compile_model)))
+    outcome = step_log.attempt(
+        COMPILE, partial(_build_or_error, partial(errors.retry_after_crash, compile_model))
+    )
     if isinstance(outcome, MallornError):
         outcome = compile_without_fault(model, winners, outcome)
     if outcome is None:
@@ -92,7 +88,7 @@ def _build_or_error(compile_model: Callable[[], TunedModel]) -> TunedModel | Mal
     try:
         return compile_model()
     except COMPILER_ERRORS as error:
-        if isinstance(error, HOSTS_DOING):
+        if isinstance(error, errors.HOSTS_DOING):
             raise
         return error
 
@@ -164,5 +160,5 @@ def store_scripts(stage: StageContext, winners: Sequence[Winner], graphs: ModelC
                 scripts = graphs.scripts(program.tir, winner.trace)
                 store.makedirs(store._parent(path), exist_ok=True)
                 store.pipe_file(path, json.dumps(asdict(scripts)).encode())
-        except ChildError as error:
+        except errors.ChildError as error:
             log.warning("no script of %s: %s", winner.contest.task.name, error)

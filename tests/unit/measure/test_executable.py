@@ -8,7 +8,7 @@ import pytest
 
 from mallorn.core.errors import InvalidTarget
 from mallorn.core.targets import Target, parse_target
-from mallorn.workers.device import nvidia_driver, target_support
+from mallorn.workers.device import detect_host, nvidia_driver, target_support
 from mallorn.workers.device.detect_host import available_cores, detect_target
 from mallorn.workers.device.target_support import check_executable, find_unsupported_reason, resolve_target
 from tests.fixtures.made_up_gpus import MadeUpGpus
@@ -26,7 +26,7 @@ def gpu(capability: int) -> list[object]:
 def host(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine like haswell, with an LLVM that knows two CPUs."""
     monkeypatch.setattr(target_support, "cpu_info", lambda: {"flags": FLAGS})
-    monkeypatch.setattr(target_support, "run_with_tvm", answer_like_llvm)
+    monkeypatch.setattr(detect_host, "run_with_tvm", answer_like_llvm)
     monkeypatch.setattr(target_support.os, "uname", lambda: type("Uname", (), {"machine": "x86_64"}))
 
 
@@ -68,7 +68,7 @@ def test_a_target_needs_no_more_than_the_host_has(attrs: dict[str, Any], why: st
 def test_an_llvm_that_dies_refuses_and_one_that_is_not_there_does_not(
     monkeypatch: pytest.MonkeyPatch, code: int, why: str
 ) -> None:
-    monkeypatch.setattr(target_support, "run_with_tvm", lambda *_: subprocess.CompletedProcess([], code))
+    monkeypatch.setattr(detect_host, "run_with_tvm", lambda *_: subprocess.CompletedProcess([], code))
     assert find_unsupported_reason(cpu(mcpu="haswell")) == why
 
 

@@ -18,7 +18,7 @@ class Adaptive(StoppingRule):
     def next_timing(
         self, evaluator: EvaluatorOptions, run_us: Sequence[float], best_us: float | None = None
     ) -> EvaluatorOptions | None:
-        return next_slice_options(evaluator, run_us, best_us, self.behind, _options)
+        return next_slice_options(evaluator, run_us, best_us, self.behind, EvaluatorOptions)
 
 
 class Racing(Adaptive):
@@ -27,7 +27,3 @@ class Racing(Adaptive):
     does no harm."""
 
     behind = BEHIND
-
-
-def _options(number: int, repeat: int, min_repeat_ms: int) -> EvaluatorOptions:
-    return EvaluatorOptions(number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)

@@ -93,11 +93,11 @@ def next_slice_options(
     run_us: Sequence[float],
     best_us: float | None,
     behind: float | None,
-    make: Callable[[int, int, int], T],
+    make: Callable[..., T],
 ) -> T | None:
     """Return the options of the slice (series of runs) to time after those in `run_us`; None
     if they make up a full timing, or prove that the candidate is slower than `best_us`. A
-    full timing if that is None. `make` builds options from runs, repeats and ms."""
+    full timing if that is None. `make` builds options from their fields."""
     if best_us is None:
         return None if run_us else evaluator
     if run_us and is_known_slower(run_us, best_us, behind):
@@ -107,7 +107,7 @@ def next_slice_options(
     if count < max(2, evaluator.repeat):
         return None if run_us else evaluator
     slice_ms, number = ceil(total_ms / count), ceil(runs / count)
-    probe = make(number, 1, slice_ms)
+    probe = make(number=number, repeat=1, min_repeat_ms=slice_ms)
     if not run_us:
         return probe
     if number >= FEWEST_RUNS or slice_ms * 1e3 >= FEWEST_RUNS * run_us[0]:
@@ -124,4 +124,5 @@ def next_slice_options(
         return probe
     left_runs, left_ms = max(1, left_runs), max(0, left_ms)
     repeat = max(1, ceil(left_runs / MOST_RUNS), ceil(left_ms / LONGEST_MS))
-    return make(ceil(left_runs / repeat), repeat, ceil(left_ms / repeat))
+    number, slice_ms = ceil(left_runs / repeat), ceil(left_ms / repeat)
+    return make(number=number, repeat=repeat, min_repeat_ms=slice_ms)
