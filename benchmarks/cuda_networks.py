@@ -27,8 +27,9 @@ from benchmarks.hosts import describe_host
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.machine import assume_typical_gpu
 from mallorn.searchers.roller.rank_candidates import Constructor, ranked
-from mallorn.workers.device.random_and_saved_arrays import random_values
+from mallorn.workers.device.random_and_saved_arrays import draw_arguments
 from mallorn.workers.interfaces.model_compiler import ModelTask
+from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE
 from mallorn.workers.tvm.cuda_kernel_resources import compile_for_cuda
 from mallorn.workers.tvm.extract_tasks import extract
 from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
@@ -39,7 +40,6 @@ from mallorn.workers.tvm.sketches import design_space
 from tests.fixtures.cuda_emulator import Cost, run_kernel
 
 _MOST_FAULTS: Final = 3  # of a task that the row holds
-_RANGE: Final = (-1.0, 1.0)  # of random numbers
 _MOST_GUESSES: Final = 12  # defaults of a task that a job tries before it draws
 _NO_KIND: Final = "MetaSchedule"
 Row = dict[str, Any]
@@ -122,21 +122,17 @@ def first_guess(task: ModelTask, target: Target, options: argparse.Namespace) ->
 
 def emulate(task: ModelTask, schedule: Any, target: Target) -> Row:
     """Return the error of a schedule's results on an emulator of CUDA, and what it finds wrong."""
-    arguments = task.args.with_full_byte_range()
-    arrays = [
-        random_values(tensor.shape, tensor.dtype, *arguments.ranges.get(str(place), _RANGE), place)
-        for place, tensor in enumerate(arguments.args)
-    ]
+    arrays = draw_arguments(task.args.with_full_byte_range().describe_draws(FREE_RANGE, (-1.0, 1.0)), 0)
     tensors = [tvm.runtime.tensor(array) for array in arrays]
     tvm.compile(parse_module(task.tir), target="llvm")["main"](*tensors)
-    for place in arguments.outputs:
+    for place in task.args.outputs:
         arrays[place][...] = 0
     try:
         report = run_kernel(schedule, target.text, arrays)
     except Exception as error:  # the row holds the error
         return {"not_emulated": f"{type(error).__name__}: {error}"[-300:]}
     errors = []
-    for place in arguments.outputs:
+    for place in task.args.outputs:
         result, expected = arrays[place].astype(np.float64), tensors[place].numpy().astype(np.float64)
         wrong = np.abs(result - expected)[~((result == expected) | np.isnan(result) & np.isnan(expected))]
         largest = float(np.nanmax(np.abs(expected), initial=0.0)) or 1.0

@@ -267,7 +267,7 @@ class Constructor:
                     block_tiles = split_each_reduction(block, self._machine)
                 placed_tiles += zip(block.tile_choices, block_tiles, strict=True)
             versions.append(placed_tiles)
-        # A ranking looks at no more; versions may be equal. All combinations can be millions.
+        # A ranking looks at no more, and versions may be equal.
         combinations = product(product(*(values for _, values in other_choices)), versions)
         pairs = list(islice(combinations, _VERSIONS * _LOOKED_AT))
         rows = _suggested_rows(sketch, len(pairs))

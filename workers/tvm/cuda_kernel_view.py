@@ -46,15 +46,6 @@ _OPERATORS: Final[Mapping[type, Callable[[Any, Any], Any]]] = {
 }
 _SUMS: Final = ("arithmetic", "tensor_products", "barriers", "async_groups", "shuffles", "statements")
 _TRAFFIC: Final = ("loads", "stores", "shared")
-KERNEL_COLUMNS: Final = (
-    *("kernels", "blocks", "threads", "static_shared_bytes", "dynamic_shared_bytes"),
-    *("registers", "spilled_registers", "blocks_per_sm", "waves"),
-    *_SUMS,
-    *("occupancy", "balance"),
-    *(f"{kind} {part}" for kind in _TRAFFIC for part in ("bytes", "efficiency", "bytes a lane")),
-    *(f"buffer {place} {part}" for place in range(LARGEST) for part in ("reads", "efficiency")),
-    *("compute_time", "memory_time", "cache_time", "shared_time", "spill_time", "modelled_time"),
-)
 
 
 class LoweredKernelWork:

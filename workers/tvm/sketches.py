@@ -43,6 +43,8 @@ def design_space(tir: str, target: str) -> list[Sketch]:
     if TVM finds no schedule for the program."""
     try:
         traces = {trace_text(schedule.trace): schedule.trace for schedule in _schedules(tir, target)}
+        if not traces:
+            raise Unschedulable("TVM's rules fail, and no kind of CUDA sketch fits the program")
         samples: Samples = {}
         return [
             Sketch(sketch_key(text), text, choices_of(tir, instructions(tir, text), trace, samples), ordinal)
@@ -55,14 +57,11 @@ def design_space(tir: str, target: str) -> list[Sketch]:
 
 def _schedules(tir: str, target: str) -> Iterator[Any]:
     first, *mma_contexts = design_contexts(tir, target)
-    if first.target.kind.name != "cuda":
-        yield from _generate(first)
-        return
-    broken = None
     try:
         yield from _generate(first)
-    except Unschedulable as error:  # our own kinds may still fit the program
-        broken = error
+    except Unschedulable:
+        if first.target.kind.name != "cuda":
+            raise
     # These rules cannot fuse an epilogue of a sum, and MetaSchedule refuses a kernel for it.
     for context in mma_contexts if blocks_of(parse_module(tir))[-1].reduced else ():
         try:
@@ -72,15 +71,11 @@ def _schedules(tir: str, target: str) -> Iterator[Any]:
                     yield schedule
         except (ScheduleError, Unschedulable):
             continue  # the instruction does not fit the program's extents or accesses
-    own = [
-        s
-        for kind in REGISTRY["cuda_sketch"]
-        for s in resolve("cuda_sketch", kind)(parse_module(tir), first.target)
-    ]
-    dlight = cuda_rules.dlight_schedule(parse_module(tir), parse_tvm_target(target))
-    yield from own if dlight is None else (*own, dlight)
-    if broken is not None and not own and dlight is None:
-        raise broken
+    if first.target.kind.name == "cuda":
+        for kind in REGISTRY["cuda_sketch"]:
+            yield from resolve("cuda_sketch", kind)(parse_module(tir), first.target)
+        dlight = cuda_rules.dlight_schedule(parse_module(tir), parse_tvm_target(target))
+        yield from () if dlight is None else (dlight,)
 
 
 def _generate(context: Any) -> list[Any]:

@@ -8,6 +8,7 @@ Sketches without tiles choose the number of threads per sum.
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from math import log2, prod
 from typing import Final
 
@@ -18,7 +19,7 @@ from mallorn.core import compute_capability as cuda
 from mallorn.core.values.machine import Machine, peak_gflops
 from mallorn.costmodels.base import Column
 from mallorn.searchers.loop_nest import Access, Nest, matrix_product_nest
-from mallorn.searchers.roller.gpu.sketch_model import GpuModel
+from mallorn.searchers.roller.gpu.sketch_model import GpuModel, size_bytes
 from mallorn.searchers.sketch_blocks import Block, PlacedChoice, blocks, placed_choices
 from mallorn.searchers.space import ChoiceKind, Sketch
 from mallorn.searchers.tile_factorizations import Rows, divisors
@@ -31,13 +32,12 @@ _LATENCY_US: Final = 0.7  # of a load from memory, with the barriers of a step
 _BYTES_IN_FLIGHT: Final = 64.0  # bytes that one thread loads at a time
 _OPERATIONS_FILLED: Final = 1024.0  # results in progress that saturate float32 units
 _FRAGMENTS_FILLED: Final = 16.0  # fragments in progress that saturate its tensor cores
-#: By which factor kernels on CUDA cores were slower than this model says: 2.5, 1.5, 1.7 and 2.6 for the
-#: four best estimates of an odd product, 2.2 for a square one (docs/results/gpu/h200_trials.jsonl).
+#: Recorded kernels on CUDA cores were 1.5 to 2.6 times slower than the model's best estimates
+#: (docs/results/gpu/h200_trials.jsonl).
 _CUDA_CORES_SLOWER: Final = 2.2
 _EXPOSED: Final = 0.3  # least share of the shorter time that is not overlapped
 _DEEPEST, _DEEPEST_FRAGMENTS = 32, 64  # largest depth of a step, without/with tensor cores
-#: The last stage of a pipeline as a trace annotates it, from 0.
-_PIPELINE: Final = r'(\d+)\]\],\["software_pipeline_stage"\]'
+_PIPELINE: Final = r'(\d+)\]\],\["software_pipeline_stage"\]'  # its last stage, from 0
 _ROW_DEPTH: Final = 32  # mma.sync's rule requires a multiple of this depth
 _MOST_ROWS: Final = 40_000
 _SEED: Final = 0
@@ -166,7 +166,6 @@ class GpuTiles:
         self._block, self._machine = block, machine
         self._spatial = len(block.spatial)
         self._fragment = next((size for name, size in _FRAGMENTS.items() if name in trace), None)
-        # Operands' tiles that a pipeline keeps in shared memory at a time.
         self._stages = 1 + max(map(int, re.findall(_PIPELINE, trace)), default=0)
         self._loads_whole_rows = "mma_sync_m" in trace
         if self._fragment is None:
@@ -186,8 +185,11 @@ class GpuTiles:
         left, right = nest.reads
         self._nest = Nest(
             nest.axes,
-            (_of_bytes(left, operand * rows * depth), _of_bytes(right, operand * depth * columns)),
-            _of_bytes(nest.write, sums * rows * columns),
+            (
+                replace(left, element_bytes=operand * rows * depth),
+                replace(right, element_bytes=operand * depth * columns),
+            ),
+            replace(nest.write, element_bytes=sums * rows * columns),
         )
         points = prod(spatial) * prod(reductions) * rows * columns * depth
         self._batch = max(1.0, round(prod(largest.extents) / points) if largest else 1.0)
@@ -258,7 +260,7 @@ class GpuTiles:
         excess *= _excess_factor(deep, _DEEPEST_FRAGMENTS if cores else _DEEPEST)
         if self._loads_whole_rows:
             excess *= np.where(deep % _ROW_DEPTH, 2.0, 1.0)
-        if self._stages > 1:  # TVM sets sums to zero inside a loop of one step, and refuses its pipeline
+        if self._stages > 1:  # TVM refuses a pipeline of one step
             excess *= np.where(steps > 1, 1.0, 2.0)
         resident = np.minimum.reduce(
             [
@@ -294,8 +296,7 @@ class GpuTiles:
         exposed = np.maximum(_EXPOSED, 1 / at_once) * (computing + moving - slowest)
         latency = _LATENCY_US * np.maximum(1, tile_bytes / (threads * _BYTES_IN_FLIGHT))
         overlapped = slowest + exposed + latency / at_once
-        accesses = self._nest.accesses
-        memory_bytes = sum(prod(access.shape) * access.element_bytes for access in accesses) * self._batch
+        memory_bytes = sum(map(size_bytes, self._nest.accesses)) * self._batch
         floor = memory_bytes / machine.memory_gbytes_per_sec / 1e3
         stepping = waves * steps * overlapped * (1.0 if cores else _CUDA_CORES_SLOWER)
         total = np.maximum(stepping, floor) + machine.fork_us
@@ -315,10 +316,6 @@ def loaded_bytes(read: Access, extents: Table) -> tuple[Column, Column]:
 
 def _excess_factor(value: Column, limit: float) -> Column:
     return np.asarray(np.maximum(1, value / limit))
-
-
-def _of_bytes(access: Access, element_bytes: float) -> Access:
-    return Access(access.shape, access.indices, element_bytes)
 
 
 def _tilings(extent: int, width: int, limits: Sequence[int]) -> Table:

@@ -11,13 +11,27 @@ from tvm.s_tir import Schedule
 from mallorn.core.errors import InvalidRequest
 from mallorn.costmodels.views import KERNELS
 from mallorn.workers.tvm import cuda_rules
-from mallorn.workers.tvm.cuda_kernel_view import KERNEL_COLUMNS, describe_kernels, kernel_features
+from mallorn.workers.tvm.cuda_kernel_view import LARGEST, describe_kernels, kernel_features
 from mallorn.workers.tvm.cuda_rules import can_launch, lower_kernels
 from mallorn.workers.tvm.parsed_program_cache import parse_tvm_target
 from tests.unit.tvm_space.cuda_programs import target
 
 ARCH = "sm_90a"
 HERE = target(ARCH)
+# The columns of the view, in order.
+COLUMNS = (
+    *("kernels", "blocks", "threads", "static_shared_bytes", "dynamic_shared_bytes"),
+    *("registers", "spilled_registers", "blocks_per_sm", "waves"),
+    *("arithmetic", "tensor_products", "barriers", "async_groups", "shuffles", "statements"),
+    *("occupancy", "balance"),
+    *(
+        f"{kind} {part}"
+        for kind in ("loads", "stores", "shared")
+        for part in ("bytes", "efficiency", "bytes a lane")
+    ),
+    *(f"buffer {place} {part}" for place in range(LARGEST) for part in ("reads", "efficiency")),
+    *("compute_time", "memory_time", "cache_time", "shared_time", "spill_time", "modelled_time"),
+)
 SIDE = 64
 THREADS = 32
 
@@ -47,7 +61,7 @@ def transposing_copy(*, in_shared: bool = False, padding: int = 0) -> Schedule:
 def row_of(schedule: Any) -> dict[str, float]:
     functions = lower_kernels(schedule.mod, parse_tvm_target(HERE))
     assert functions is not None
-    return dict(zip(KERNEL_COLUMNS, kernel_features(functions, ARCH)[0].tolist(), strict=True))
+    return dict(zip(COLUMNS, kernel_features(functions, ARCH)[0].tolist(), strict=True))
 
 
 def count(logarithm: float) -> float:
@@ -58,7 +72,7 @@ def test_a_row_has_a_name_for_each_column_and_is_finite() -> None:
     schedule = transposing_copy()
     row = describe_kernels("", HERE, schedule)
     assert row.shape == (1, KERNELS.width)
-    assert len(set(KERNEL_COLUMNS)) == KERNELS.width
+    assert len(set(COLUMNS)) == KERNELS.width
     assert np.isfinite(row).all()
 
 

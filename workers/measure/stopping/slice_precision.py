@@ -95,9 +95,9 @@ def next_slice_options(
     behind: float | None,
     make: Callable[..., T],
 ) -> T | None:
-    """Return the options of the slice (series of runs) to time after those in `run_us`; None
-    if they make up a full timing, or prove that the candidate is slower than `best_us`. A
-    full timing if that is None. `make` builds options from their fields."""
+    """Return the options of the slice (series of runs) to time after those in `run_us`;
+    None if they make up a full timing, or prove that the candidate is slower than
+    `best_us`. A full timing if that is None. `make` builds options from their fields."""
     if best_us is None:
         return None if run_us else evaluator
     if run_us and is_known_slower(run_us, best_us, behind):

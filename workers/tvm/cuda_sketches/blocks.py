@@ -100,14 +100,14 @@ def steps_of(buffer: Any, indices: Any, axes: Sequence[Any], count: int) -> tupl
 
 
 def reads_neighbours(schedule: Any, block: Any, vector: int) -> bool:
-    """Return whether a block's first vector along its last axis reads neighbours in memory, as
-    all copies do but those of numbers that are packed, of which several share a word."""
+    """Return whether a block's first vector along its last axis reads neighbours in memory,
+    as all copies do but those of numbers that are packed, of which several share a word."""
     axis, points = schedule.get(block).iter_vars[-1], range(vector)
-    for load in reads_of(schedule, block):
-        places = [row_major_offset(load.source, load.indices, {hash(axis.var): point}) for point in points]
-        if [place - places[0] for place in places] == [*points]:
-            return True
-    return False
+    places = (
+        [row_major_offset(load.source, load.indices, {hash(axis.var): point}) for point in points]
+        for load in reads_of(schedule, block)
+    )
+    return any([place - first for place in (first, *others)] == [*points] for first, *others in places)
 
 
 def sample(schedule: Any, *values: int) -> Any:

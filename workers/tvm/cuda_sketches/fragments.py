@@ -67,8 +67,7 @@ def copy_by_warps(schedule: Any, copy: Any, warps: Sequence[Any], vector: int) -
     what makes them. Packed numbers are decoded to registers first, one by one."""
     *_, rows, columns = schedule.get_loops(copy)
     columns, lanes = schedule.split(columns, [None, vector])
-    vectors = schedule.fuse(rows, columns)
-    *_, y, z, x = schedule.split(vectors, [None, *warps, WARP_SIZE])
+    *_, y, z, x = schedule.split(schedule.fuse(rows, columns), [None, *warps, WARP_SIZE])
     bind(schedule, [y, z, x], "threadIdx.y", "threadIdx.z", "threadIdx.x")
     schedule.vectorize(lanes)
     numbers = schedule.cache_read(copy, 0, "local")
