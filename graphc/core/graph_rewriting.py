@@ -1,7 +1,11 @@
 """Helpers of the graph passes: properties of calls, padded sizes, TVMScript, schedules."""
 
-from collections.abc import Iterable, Sequence
+import inspect
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
+from traceback import walk_stack
 from typing import Any
 
 import tvm
@@ -30,7 +34,27 @@ ELEMENTWISE = tuple(sorted(f"relax.{name}" for name in _UNARY | _BINARY))
 @lru_cache(maxsize=1024)
 def parse_tvmscript(text: str) -> Any:
     """Parse TVMScript into a tensor function; cached, since layers repeat."""
-    return tvm.script.from_source(text)
+    with stacks_without_sources():
+        return tvm.script.from_source(text)
+
+
+@contextmanager
+def stacks_without_sources() -> Iterator[None]:
+    """Make inspect.stack() read no source files here: TVM's parser needs only variables,
+    and files take most of its time where the stack is deep."""
+    real = inspect.stack
+    inspect.stack = _stack
+    try:
+        yield
+    finally:
+        inspect.stack = real
+
+
+def _stack(context: int = 1) -> list[inspect.FrameInfo]:  # noqa: ARG001 (as inspect.stack)
+    return [
+        inspect.FrameInfo(frame, frame.f_code.co_filename, line, frame.f_code.co_name, None, None)
+        for frame, line in walk_stack(sys._getframe(1))
+    ]
 
 
 def has_static_tir_shapes(function: Any) -> bool:

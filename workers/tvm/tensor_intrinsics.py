@@ -1,14 +1,13 @@
 """Register the tensor intrinsics of one target, since importing all takes ten seconds."""
 
 import importlib
-import inspect
 import platform
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Final
+
+from mallorn.graphc.core.graph_rewriting import stacks_without_sources
 
 _PACKAGE: Final = "tvm.s_tir.tensor_intrin"
 # Modules that register instructions and schedule rules that TVM lacks.
@@ -23,7 +22,6 @@ _OURS: Final = {
     "cuda": ("mallorn.graphc.matmul.tensor_core_instructions",),
     "x86": ("mallorn.graphc.quant.bf16_dot_products", "mallorn.graphc.quant.x86_int8_instructions"),
 }
-_OF_TENSOR_CORES: Final = ("mma_",)  # parts of names of CUDA's intrinsics
 _BY_KIND: Final = {"cuda": "cuda", "rocm": "rocm", "metal": "metal", "hexagon": "hexagon"}
 _BY_MACHINE: Final = {
     "x86_64": "x86",
@@ -53,34 +51,12 @@ def load_intrinsics(target_kind: str, triple: str = "") -> None:
         machine = triple.partition("-")[0] or platform.machine()
         submodule = _BY_MACHINE.get(machine.lower())
     stock = () if submodule is None else (f"{_PACKAGE}.{submodule}",)
-    with _stacks_without_sources():
+    with stacks_without_sources():
         for module in dict.fromkeys((*stock, *_OURS.get(target_kind, ()), *_OURS.get(submodule or "", ()))):
             importlib.import_module(module)
 
 
 def load_intrinsics_of(trace: str) -> None:
     """Register CUDA's intrinsics if a trace names any, for callers without a target."""
-    if any(name in trace for name in _OF_TENSOR_CORES):
+    if "mma_" in trace:  # as in the names of all intrinsics of tensor cores
         load_intrinsics("cuda")
-
-
-@contextmanager
-def _stacks_without_sources() -> Iterator[None]:
-    """Make inspect.stack() read no source files here: TVM's parser needs only variables,
-    and files take most of the time of registering CUDA's intrinsics."""
-    real = inspect.stack
-    inspect.stack = _stack
-    try:
-        yield
-    finally:
-        inspect.stack = real
-
-
-def _stack(context: int = 1) -> list[inspect.FrameInfo]:  # noqa: ARG001 (as inspect.stack)
-    frames: list[inspect.FrameInfo] = []
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        code = frame.f_code
-        frames.append(inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None))
-        frame = frame.f_back
-    return frames
