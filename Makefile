@@ -12,8 +12,9 @@ TRIALS ?= 200
 UPGRADE ?= --upgrade
 # No test takes so long, unless it hangs: those that run the service are given more, for slow and busy machines.
 TIMEOUT_SEC := 600
-# In a home that is a trap: a test that touches what is the user's own fails its stage.
-PYTEST = python -m tests.fixtures.trap python -m pytest --timeout $(TIMEOUT_SEC) $(SIDE_BY_SIDE) $(SELECTED) --told $(TESTS_TOLD)
+# In a home that is a trap: a test that touches what is the user's own fails its stage. Tests run schemathesis by its
+# command, and no process needs its plugin, whose import takes time.
+PYTEST = python -m tests.fixtures.trap python -m pytest -p no:schemathesis --timeout $(TIMEOUT_SEC) $(SIDE_BY_SIDE) $(SELECTED) --told $(TESTS_TOLD)
 SELECTED := -m 'not long'
 # Pictures of the pages that tests look at, into build/screenshots: in make test-all, or with PICTURES=all.
 PICTURES ?= $(if $(SELECTED),,all)

@@ -3,6 +3,9 @@
 import pytest
 
 from tests.fixtures.database import POSTGRES_LONG, migrated_url
+from tests.fixtures.forked_children import executed_children, forked_children
+
+__all__ = ["executed_children", "forked_children"]
 
 
 @pytest.fixture(params=POSTGRES_LONG)

@@ -18,6 +18,7 @@ from mallorn.workers.subprocesses.child_process import Child
 from tests.fixtures.fleet import running_fleet
 from tests.fixtures.waiting import PATIENCE
 
+pytestmark = pytest.mark.usefixtures("executed_children")
 KEY = "0123456789abcdef" * 4
 SECRETS = (
     *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"),

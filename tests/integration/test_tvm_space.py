@@ -54,6 +54,7 @@ def test_what_is_sampled_mutated_and_crossed_can_be_rebuilt(compiler: CandidateC
     assert all(space.valid([*parents, *children, *crossed]))
 
 
+@pytest.mark.usefixtures("executed_children")
 def test_a_fresh_child_gives_the_same_space(compiler: CandidateCompiler) -> None:
     with CandidateCompiler() as other:
         assert space_of(other, softmax()).sketches == space_of(compiler, softmax()).sketches

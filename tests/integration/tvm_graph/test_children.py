@@ -10,6 +10,8 @@ from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.interfaces.whole_model_engine import Engine
 from mallorn.workers.tvm.compare_outputs import compare_models
 
+pytestmark = pytest.mark.usefixtures("executed_children")
+
 
 def test_a_model_goes_through_the_graph_process_and_both_engines(mlp: Any, tmp_path: Path) -> None:
     library, inputs, ours, theirs = (str(tmp_path / name) for name in ("m.so", "i.npz", "o.npz", "t.npz"))

@@ -1,7 +1,7 @@
 """Whole networks under the recipes for GPUs: their numbers, run on this processor, and their kernels."""
 
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,11 @@ from mallorn.workers.tvm.run_recipe_passes import as_tvm_target, run_steps
 from mallorn.workers.whole_model.compiled_model import LARGEST_ERROR
 from tests.fixtures.cuda import cuda_target, needs_nvcc
 from tests.unit.graphc import networks
-from zoo import MODELS
+from zoo import MODELS, bert
 from zoo.graph import GraphBuilder
 
 GPU = cuda_target("sm_90a")
-LLVM = tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v3"})
+LLVM = networks.unoptimized('{"kind": "llvm", "mcpu": "x86-64-v3"}')
 PRECISIONS = ("float32", "fp16", "bf16", "tf32")
 
 
@@ -78,15 +78,38 @@ def few_bits(seed: int) -> ModelProto:
     return model
 
 
+def two_layers(seed: int) -> ModelProto:
+    """Half of `bert-small`, whose layers are alike: what is inside a layer and between two."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bert, "LAYERS", 2)
+        return bert.bert_small(seed)
+
+
 NETWORKS: dict[str, Callable[[int], ModelProto]] = {
     "residual": residual,
     "depthwise": depthwise,
-    "bert-small": MODELS["bert-small"],
+    "two-layers": two_layers,
     "few-bits": few_bits,
+}
+# By precision. The recipe "tuned-gpu" 2 had 3, 64, 55 and 24. In 16 bits, the first kernel rounds the input.
+KERNELS = {
+    "mlp": (3, 4, 4, 3),
+    "bert-small": (48, 40, 40, 48),
+    "mobilenetv2": (54, 55, 55, 55),
+    "resnet18": (23, 24, 24, 24),
 }
 
 
-@lru_cache(maxsize=1)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of all networks, by name."""
+    folder = tmp_path_factory.mktemp("networks")
+    for name, make in ({name: MODELS[name] for name in KERNELS} | NETWORKS).items():
+        onnx.save(make(0), folder / f"{name}.onnx")
+    return folder
+
+
+@cache
 def lowered(path: Path, precision: str) -> Any:
     """The network after the recipe of a precision, before schedules are applied."""
     target = as_tvm_target(GPU)
@@ -99,12 +122,6 @@ def kernels(mod: Any) -> list[str]:
     calls = (binding.value for block in mod["main"].body.blocks for binding in block.bindings)
     operators = [call for call in calls if isinstance(call, relax.Call)]
     return [call.args[0].name_hint for call in operators if call.op.name == "relax.call_tir"]
-
-
-def saved(make: Callable[[int], ModelProto], folder: Path) -> Path:
-    path = folder / "model.onnx"
-    onnx.save(make(0), path)
-    return path
 
 
 def inputs_of(path: Path) -> dict[str, Any]:
@@ -120,8 +137,8 @@ def inputs_of(path: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_network_is_right_within_its_precision(name: str, precision: str, tmp_path: Path) -> None:
-    path = saved(NETWORKS[name], tmp_path)
+def test_a_network_is_right_within_its_precision(name: str, precision: str, folder: Path) -> None:
+    path = folder / f"{name}.onnx"
     mod, inputs = lowered(path, precision), inputs_of(path)
     outputs = networks.machine(mod, LLVM)["main"](*map(tvm.runtime.tensor, inputs.values())).numpy()
     assert outputs.dtype == np.float32
@@ -130,24 +147,21 @@ def test_a_network_is_right_within_its_precision(name: str, precision: str, tmp_
     assert precision == "float32" or error > LARGEST_ERROR_ROUNDED[precision] / 1000
 
 
-# By precision. The recipe "tuned-gpu" 2 had 3, 64, 55 and 24. In 16 bits, the first kernel rounds the input.
-KERNELS = {
-    "mlp": (3, 4, 4, 3),
-    "bert-small": (48, 40, 40, 48),
-    "mobilenetv2": (54, 55, 55, 55),
-    "resnet18": (23, 24, 24, 24),
-}
-
-
 @pytest.mark.parametrize("name", KERNELS)
 def test_networks_have_no_transposes_inside_and_as_few_kernels_as_products_and_norms(
-    name: str, tmp_path: Path
+    name: str, folder: Path
 ) -> None:
-    path = saved(MODELS[name], tmp_path)
-    by_precision = [kernels(lowered(path, precision)) for precision in PRECISIONS]
+    by_precision = [kernels(lowered(folder / f"{name}.onnx", precision)) for precision in PRECISIONS]
     assert tuple(map(len, by_precision)) == KERNELS[name]
     for names in by_precision:
         assert not [kernel for kernel in names[1:] if "transpose" in kernel]
+
+
+@pytest.fixture(scope="module")
+def graphs(folder: Path) -> Iterator[ModelCompiler]:
+    """A process that has registered CUDA's instructions, which takes seconds."""
+    with ModelCompiler(room=folder) as child:
+        yield child
 
 
 @needs_nvcc
@@ -155,12 +169,11 @@ def test_networks_have_no_transposes_inside_and_as_few_kernels_as_products_and_n
     ("name", "precision"), [("residual", "fp16"), ("few-bits", "bf16"), ("residual", "tf32")]
 )
 def test_a_network_becomes_device_code_that_launches_as_a_graph(
-    name: str, precision: str, tmp_path: Path
+    name: str, precision: str, folder: Path, graphs: ModelCompiler
 ) -> None:
-    path, library = saved(NETWORKS[name], tmp_path), tmp_path / "model.so"
+    path, library = folder / f"{name}.onnx", folder / f"{name}-{precision}.so"
     recipe = stored_recipe(recipe_for("tuned", parse_target(GPU), precision))
-    with ModelCompiler(room=tmp_path) as graphs:
-        built = graphs.compile_model(str(path), None, GPU, recipe, str(library), {})
+    built = graphs.compile_model(str(path), None, GPU, recipe, str(library), {})
     assert built.of > 0
     content = library.read_bytes()
     assert content.count(b".nv.info.") >= len(set(kernels(lowered(path, precision))))

@@ -107,6 +107,7 @@ def test_each_workload_has_its_fastest_record_beside_what_stock_reads(known: Tau
     assert json.loads(record)[1][1] == pytest.approx([1e-3, 1.1e-3])
 
 
+@pytest.mark.usefixtures("executed_children")
 def test_the_same_records_are_the_same_bytes_wherever_they_went_and_none_is_promoted(
     known: Taught, new: New, tmp_path: Path
 ) -> None:
