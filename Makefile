@@ -111,7 +111,9 @@ test-simulation test-contract: SIDE_BY_SIDE := -n auto --maxprocesses 4
 # Coordinators and children begin and end here, which is idle time; to collect so many tests takes each worker seconds.
 test-unit: SIDE_BY_SIDE := -n 3 --dist loadfile
 # What the tests of a file share is started once (tests/fixtures/scheduling.py).
-test-browser test-outside test-acceptance: SIDE_BY_SIDE := -n 2 --dist loadfile
+test-browser: SIDE_BY_SIDE := -n 2 --dist loadfile
+# Jobs wait for one another's timings, for leases and for parts that start.
+test-outside test-acceptance: SIDE_BY_SIDE := -n 3 --dist loadfile
 # They wait for databases, servers and children, too.
 test-integration: SIDE_BY_SIDE := -n 4 --dist loadfile
 test-faults test-edges: SIDE_BY_SIDE := -n 4 --dist loadfile

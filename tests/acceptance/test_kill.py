@@ -58,7 +58,7 @@ def test_a_worker_killed_in_a_round_costs_at_most_the_uncommitted_batch(
     service: Service, networks: Path
 ) -> None:
     # One round, and timings so long that it is met in its middle.
-    long: Any = {"round_size": TRIALS, "evaluator": {"min_repeat_ms": 300}}
+    long: Any = {"round_size": TRIALS, "evaluator": {"min_repeat_ms": 150}}
     job = service.client.tune(networks / "dense.onnx", trials=TRIALS, policy=WHOLE_BUDGET, **long)
     has_some = seldom(lambda: measured_well(trials(service.client, job)))
     wait_for(has_some, "a time that nothing disturbed", JOB_SEC)

@@ -13,6 +13,8 @@ import pytest
 from mallorn import Job
 from mallorn.core.values.dataset import Record
 from mallorn.core.values.fleet import DeviceStatus
+from mallorn.core.values.manifest import RECORDS
+from tests.fixtures.command_line import mallorn
 from tests.fixtures.scalars import NETWORKS as SCALARS
 from tests.fixtures.scalars import chain
 from tests.fixtures.service import (
@@ -114,6 +116,37 @@ def test_stock_tvm_applies_the_exported_logs(
     answer = apply(directory, networks / f"{name}.onnx")
     assert answer["workloads_found"] == answer["workloads"] == jobs[name].body["report"]["workload_count"]
     assert answer["relative_error"] < RELATIVE_ERROR
+
+
+def test_only_the_missing_schedule_is_tuned_and_the_others_stay(
+    jobs: dict[str, Job], networks: Path, tmp_path: Path
+) -> None:
+    """On a service of its own, which knows nothing but what the directory holds."""
+    tuned = jobs["mlp"].fetch(tmp_path / "tuned")
+    records = (tuned / RECORDS).read_text().splitlines()
+    (tuned / RECORDS).write_text("".join(f"{line}\n" for line in records[:-1]))
+
+    def retuned() -> dict[str, Any]:
+        words = "retune", "tuned", str(networks / "mlp.onnx"), "--trials", "4", "--data", "data", "--json"
+        result = mallorn(*words, cwd=tmp_path)
+        assert result.returncode == 0, result.stderr
+        return dict(json.loads(result.stdout))
+
+    job = retuned()
+    assert job["progress"]["trials"] == 4
+    assert len(job["options"]["only"]) == 1
+    after = [json.loads(line)[1][0] for line in (tuned / RECORDS).read_text().splitlines()]
+    assert len(after) == len(records)
+    assert all(json.loads(line)[1][0] in after for line in records[:-1])
+    assert retuned() == {"missing": []}
+
+
+def test_a_job_that_is_done_is_timed_again(service: Service, jobs: dict[str, Job], tmp_path: Path) -> None:
+    result = mallorn("bench", jobs["mlp"].id, "--json", cwd=tmp_path, MALLORN_URL=service.url)
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert report["latency_us"]["tuned"]["median"] > 0
+    assert not report["skipped_steps"]
 
 
 def test_every_round_says_why_it_was_planned(jobs: dict[str, Job]) -> None:
