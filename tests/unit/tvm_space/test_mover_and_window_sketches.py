@@ -59,6 +59,11 @@ MOVERS = {
     "concatenation": mover(
         [(20, 32), (20, 33)], (20, 65), lambda a, b, i, j: tirx.if_then_else(j < 32, a[i, j], b[i, j - 32])
     ),
+    "concatenation of a transposed tensor": mover(
+        [(32, 40), (40, 32)],
+        (40, 64),
+        lambda a, b, i, j: tirx.if_then_else(j < 32, a[j, i], b[i, j - 32]),
+    ),
     "pad": mover([(1, 6, 6, 16)], (1, 8, 8, 16), padded),
     "lookup": mover([(40, 24), (13,)], (13, 24), lambda a, b, i, j: a[b[i], j], "int32"),
     "reshape": mover([(6, 40)], (8, 30), lambda a, i, j: a[(i * 30 + j) // 40, (i * 30 + j) % 40]),
@@ -72,6 +77,12 @@ MOVERS = {
         [(2, 40, 9, 12), (40,)], (2, 9, 12, 40), lambda a, b, n, i, j, c: a[n, c, i, j] + b[c]
     ),
 }
+CONCATENATION = mover(
+    [(40, 64), (40, 64)],
+    (40, 128),
+    lambda a, b, i, j: tirx.if_then_else(j < 64, a[i, j], b[i, j - 64]),
+    "float16",
+)
 WINDOWS = {
     "channels last": depthwise_channels_last(16, 8, 3),
     "channels last, odd sizes, stride": depthwise_channels_last(20, 9, 3, 2),
@@ -132,9 +143,10 @@ def test_a_candidate_computes_the_program_without_faults(name: str) -> None:
         (movers, elementwise(1 << 14)),
         (movers, transpose(128, 96)),
         (movers, MOVERS["transpose in fp16"]),
+        (movers, CONCATENATION),
         (windows, depthwise_channels_last(32, 14, 3)),
     ],
-    ids=["elementwise", "transpose", "transpose in fp16", "window"],
+    ids=["elementwise", "transpose", "transpose in fp16", "concatenation in fp16", "window"],
 )
 def test_the_best_candidates_waste_nothing(kind: Any, tir: str) -> None:
     for sketch in sketches_of(kind, tir)[:1]:

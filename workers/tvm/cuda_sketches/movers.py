@@ -22,7 +22,7 @@ from mallorn.workers.tvm.program_blocks import extent, variables
 KIND: Final = "mover"
 _THREADS: Final = (64, 128, 256, 512, 1024)
 _STEPS: Final = (1, 2, 4, 8)  # vectors of a thread
-_BRANCH: Final = "tirx.if_then_else"
+_BRANCH: Final = "prim.if_then_else"
 _LEAST_SIDE: Final = 8  # of a transposed tile: others would be mostly empty
 
 
