@@ -1,6 +1,6 @@
 """Compile the first guess of each of our kinds of CUDA sketches, without a GPU.
 
-python -m benchmarks.cuda_kinds [--archs sm_80,sm_89,sm_90a] [--json FILE]
+python -m benchmarks.cuda_kinds [--archs sm_80,sm_89,sm_90a] [--json FILE] [--add]
 
 For each task of `benchmarks.gpu` and each architecture: the valid first guess of every sketch of our own
 kinds, ptxas's figures of its kernels, and the estimated time.
@@ -42,10 +42,13 @@ def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.cuda_kinds", description=__doc__)
     parser.add_argument("--archs", default=",".join(ARCHS))
     parser.add_argument("--json", type=Path, help="where to write the figures")
+    parser.add_argument("--add", action="store_true", help="compile only programs that the file lacks")
     options = parser.parse_args(argv)
-    results: list[Row] = []
+    kept = json.loads(options.json.read_text())["rows"] if options.add else []
+    results: list[Row] = [row for row in kept if row["task"] in modules()]
+    known = {(row["task"], row["arch"]) for row in results}
     for name, module in modules().items():
-        for arch in options.archs.split(","):
+        for arch in [arch for arch in options.archs.split(",") if (name, arch) not in known]:
             for row in rows(name, module, arch):
                 results.append(row)
                 print(

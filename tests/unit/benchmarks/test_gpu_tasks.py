@@ -24,6 +24,7 @@ from benchmarks.gpu.tasks import (
 )
 from mallorn.core.targets import Target
 from mallorn.graphc.export.output_errors import relative_error
+from mallorn.searchers.roller.rank_candidates import ranked
 from mallorn.workers.detached.run_batch import random_check_arguments
 from mallorn.workers.tvm.loop_nests import nests
 from mallorn.workers.tvm.rebuild_schedule import validate
@@ -88,5 +89,6 @@ def test_the_first_guess_of_a_searched_task_is_valid_and_of_its_kind(name: str) 
     compiler: Any = SimpleNamespace(nests=nests, validate=validate)
     program: Any = SimpleNamespace(tir=task.tir)
     space = TvmSpace(design_space(task.tir, TARGET), program, Target(TARGET), (), compiler)
-    first = space.defaults()[0]
+    first, *_ = ranked(space.sketches, space.nests, space.machine, 1)
+    assert space.valid([first]) == [True]
     assert space.by_key[first.sketch].facts.get("kind") == KINDS[name]
