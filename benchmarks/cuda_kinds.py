@@ -45,9 +45,10 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--add", action="store_true", help="compile only programs that the file lacks")
     options = parser.parse_args(argv)
     kept = json.loads(options.json.read_text())["rows"] if options.add else []
-    results: list[Row] = [row for row in kept if row["task"] in modules()]
+    programs = modules()
+    results: list[Row] = [row for row in kept if row["task"] in programs]
     known = {(row["task"], row["arch"]) for row in results}
-    for name, module in modules().items():
+    for name, module in programs.items():
         for arch in [arch for arch in options.archs.split(",") if (name, arch) not in known]:
             for row in rows(name, module, arch):
                 results.append(row)
