@@ -12,7 +12,9 @@ from benchmarks.gpu.programs import module_of
 from benchmarks.gpu.recording import model_task
 from benchmarks.gpu.tasks import (
     BY_NAME,
+    CODED,
     GPU,
+    PRODUCT,
     REHEARSAL,
     SEARCHED,
     SEARCHED_REHEARSAL,
@@ -67,6 +69,15 @@ def test_words_of_coded_weights_are_random_in_all_bits(tmp_path: Path) -> None:
     for args in (call["args"], call["check"]["args"]):
         dtype, shape, low, high = args[1]
         assert (dtype, tuple(shape), low, high) == ("uint32", (64, 12), 0, 1 << 32)
+
+
+def test_products_with_a_vector_are_timed_with_an_empty_cache(tmp_path: Path) -> None:
+    def is_cold(task: Task) -> bool:
+        return bool(call_of(task, tmp_path, Target(TARGET))["cold"])
+
+    assert is_cold(Task("vector", PRODUCT, (1, 512, 512), "float16"))
+    assert is_cold(Task("vector int4", CODED, (1, 512, 512, 4), "float16"))
+    assert not is_cold(Task("product", PRODUCT, (512, 512, 512), "float16"))
 
 
 def test_twelve_tasks_are_searched_and_part_1_times_their_kernels() -> None:
