@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise, product
+from itertools import islice, pairwise, product
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -267,7 +267,7 @@ class Constructor:
                     block_tiles = split_each_reduction(block, self._machine)
                 placed_tiles += zip(block.tile_choices, block_tiles, strict=True)
             versions.append(placed_tiles)
-        pairs = list(product(product(*(values for _, values in other_choices)), versions))
+        pairs = [*islice(product(product(*(values for _, values in other_choices)), versions), _MOST_BUILT)]
         rows = _suggested_rows(sketch, len(pairs))
         for row, (values, tiles) in zip(rows, pairs, strict=True):
             for place, factors in tiles:
