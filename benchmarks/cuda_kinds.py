@@ -1,10 +1,9 @@
 """Compile the first guess of each of our kinds of CUDA sketches, without a GPU.
 
-python -m benchmarks.cuda_kinds [--archs sm_80,sm_89,sm_90a] [--json FILE]
+python -m benchmarks.cuda_kinds [--archs sm_80,sm_89,sm_90a] [--json FILE] [--add]
 
-For each task of `benchmarks.gpu`, for attention in one kernel, TF32, channels last and movers, and each
-architecture: the valid first guess of every sketch of our own kinds, ptxas's figures of its kernels, and the
-estimated time.
+For each task of `benchmarks.gpu` and each architecture: the valid first guess of every sketch of our own
+kinds, ptxas's figures of its kernels, and the estimated time.
 """
 
 import argparse
@@ -19,15 +18,12 @@ from typing import Any, Final
 
 import numpy as np
 import tvm
-from tvm import te, topi
 
 from benchmarks.gpu.programs import module_of
-from benchmarks.gpu.tasks import GPU, SEARCHED
+from benchmarks.gpu.tasks import COMPILED, GPU, RECORDED
 from benchmarks.hosts import describe_host
 from mallorn.core.targets import parse_target
 from mallorn.core.values.machine import Machine, assume_typical_gpu
-from mallorn.graphc.attention.fuse_short_attention import ShortAttention, short_attention_function
-from mallorn.graphc.quant.tf32_products import Tf32Products
 from mallorn.searchers.roller.rank_candidates import Constructor
 from mallorn.searchers.space import Sketch
 from mallorn.workers.tvm.cuda_kernel_resources import compile_for_cuda
@@ -46,10 +42,14 @@ def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.cuda_kinds", description=__doc__)
     parser.add_argument("--archs", default=",".join(ARCHS))
     parser.add_argument("--json", type=Path, help="where to write the figures")
+    parser.add_argument("--add", action="store_true", help="compile only programs that the file lacks")
     options = parser.parse_args(argv)
-    results: list[Row] = []
-    for name, module in modules().items():
-        for arch in options.archs.split(","):
+    kept = json.loads(options.json.read_text())["rows"] if options.add else []
+    programs = modules()
+    results: list[Row] = [row for row in kept if row["task"] in programs]
+    known = {(row["task"], row["arch"]) for row in results}
+    for name, module in programs.items():
+        for arch in [arch for arch in options.archs.split(",") if (name, arch) not in known]:
             for row in rows(name, module, arch):
                 results.append(row)
                 print(
@@ -64,37 +64,7 @@ def main(argv: Sequence[str]) -> None:
 
 def modules() -> Mapping[str, Any]:
     """Return the programs by name."""
-    tasks = {task.name: task for task in (*GPU, *SEARCHED)}
-    found = {name: module_of(task) for name, task in tasks.items()}
-    for name in ("product 2048 fp32", "product 1000x777x1234 fp32"):
-        found[name.replace("fp32", "tf32")] = Tf32Products()(found[name])
-    for tokens in (77, 128, 384):
-        found[f"attention 12x{tokens}x64 fp16 in one kernel"] = _attention(12, tokens, 64)
-    image, window = te.placeholder((1, 56, 56, 144)), te.placeholder((3, 3, 144, 1))
-    matrix, other = te.placeholder((4096, 1024)), te.placeholder((4096, 1024))
-    programs = {
-        "depthwise 1x56x56x144 fp32": [
-            *(image, window),
-            topi.nn.depthwise_conv2d_nhwc(image, window, 1, 1, 1),
-        ],
-        "max pool 1x56x56x144 fp32": [
-            image,
-            topi.nn.pool2d(image, [3, 3], [2, 2], [1, 1], [1, 1, 1, 1], "max", layout="NHWC"),
-        ],
-        "sum 4096x1024 fp32": [matrix, other, topi.add(matrix, other)],
-        "transpose 4096x1024 fp32": [matrix, topi.transpose(matrix)],
-    }
-    attributes = {"global_symbol": "main", "tirx.noalias": True}
-    for name, arguments in programs.items():
-        found[name] = tvm.IRModule({"main": te.create_prim_func(arguments).with_attr(attributes)})
-    return found
-
-
-def _attention(heads: int, tokens: int, width: int) -> Any:
-    axes = [["a0", axis, "d"] for axis in "ijji"]
-    sizes = {"a0": heads, "i": tokens, "j": tokens, "d": width}
-    facts = ShortAttention(sizes, *axes[:3], None, axes[3], width**-0.5, "float16")
-    return tvm.IRModule({"main": short_attention_function(facts).with_attr("global_symbol", "main")})
+    return {task.name: module_of(task) for task in (*GPU, *RECORDED, *COMPILED)}
 
 
 def rows(name: str, module: Any, arch: str) -> Iterator[Row]:

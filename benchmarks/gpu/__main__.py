@@ -80,7 +80,7 @@ def _arguments() -> argparse.Namespace:
     prepare.add_argument(
         "--searched-seconds", type=float, default=3600.0, help="of building libraries of part 3, in all"
     )
-    prepare.add_argument("--chance", type=int, default=23, help="kernels by chance of each task")
+    prepare.add_argument("--chance", type=int, default=6, help="kernels by chance of each task")
     prepare.add_argument("--build-seconds", type=float, default=1800.0, help="of building kernels, in all")
     prepare.add_argument("--kernel-seconds", type=float, default=120.0, help="of building one kernel")
     prepare.add_argument("--kernels-mb", type=float, default=16.0, help="of kernels, in all")

@@ -1,7 +1,8 @@
 """Pack archives for the GPU machine, cut so that each fits into one transfer.
 
 Transfer 1 holds all that part 1 needs. The next ones hold TVM's compiler, which the other parts need and
-which is larger than everything else, and the last ones the libraries that were built for part 3.
+which is larger than everything else, and the last ones other packages that only those parts import, and the
+libraries that were built for part 3.
 """
 
 import json
@@ -14,7 +15,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Final
 
-from benchmarks.gpu.packages import ROOT, SPARE, lacking, lay_packages
+from benchmarks.gpu.packages import LATER, ROOT, SPARE, lacking, lay_packages
 from benchmarks.gpu.unpack import BASE, COMPILER, LIBRARIES, MANIFEST, PIECE
 
 # The product, and those benchmarks and examples that the parts run.
@@ -59,12 +60,8 @@ def pack(out: Path, python: str, limit_bytes: int, preset: int, say: Say) -> dic
         raise TooLarge(f"{first / BASE} has {(first / BASE).stat().st_size} bytes, more than {limit_bytes}")
     pieces = [first / BASE]
     pieces += _cut(compiler, PIECE, send, limit_bytes)
-    libraries = out / "searched.tar.xz"
-    if (out / SEARCHED).is_dir():
-        say("packing the libraries of part 3")
-        with tarfile.open(libraries, "w:xz", preset=preset) as archive:
-            archive.add(out / SEARCHED, SEARCHED)
-        pieces += _cut(libraries, LIBRARIES, send, limit_bytes)
+    say("packing the libraries of part 3, and the packages of later parts")
+    pieces += _cut(_later(out, site, preset), LIBRARIES, send, limit_bytes)
     digests = {piece.name: sha256(piece.read_bytes()).hexdigest() for piece in pieces}
     (first / MANIFEST).write_text(json.dumps(digests))
     sizes = {
@@ -132,10 +129,27 @@ def _write_base(file: Path, site: Path, kernels: Path, preset: int) -> None:
         for name in sorted(_tracked(*_TREE)):
             archive.add(ROOT / name, f"tree/{name}")
         for path in sorted(site.rglob("*")):
-            if path.is_file() and path != site / COMPILER and "__pycache__" not in path.parts:
-                archive.add(path, f"site/{path.relative_to(site)}")
+            place = path.relative_to(site)
+            is_sent = path.is_file() and path != site / COMPILER and place.parts[0] not in LATER
+            if is_sent and "__pycache__" not in path.parts:
+                archive.add(path, f"site/{place}")
         if kernels.is_dir():
             archive.add(kernels, "kernels")
+
+
+def _later(out: Path, site: Path, preset: int) -> Path:
+    """Write and return the archive of what no part before the third needs."""
+    file = out / "searched.tar.xz"
+    with (
+        lzma.open(file, "wb", filters=_filters(preset)) as packed,
+        tarfile.open(fileobj=packed, mode="w") as archive,
+    ):
+        for name in LATER:
+            if (site / name).is_dir():
+                archive.add(site / name, f"site/{name}")
+        if (out / SEARCHED).is_dir():
+            archive.add(out / SEARCHED, SEARCHED)
+    return file
 
 
 def _cut(file: Path, prefix: str, send: Path, limit_bytes: int) -> Iterator[Path]:

@@ -7,12 +7,38 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final, Protocol
 
 from benchmarks.gpu.device import CUDA
-from benchmarks.gpu.tasks import BATCH, CONVOLUTION, DEPTHWISE, NORM, PRODUCT, Task
+from benchmarks.gpu.tasks import (
+    BATCH,
+    BLOCK,
+    CHANNELS_LAST,
+    CODED,
+    CONVOLUTION,
+    DEPTHWISE,
+    EPSILON,
+    FUSED,
+    NORM,
+    ONE_KERNEL,
+    POOL,
+    PRODUCT,
+    SOFTMAX,
+    SUM,
+    TF32,
+    TRANSPOSE,
+    TRANSPOSED,
+    Task,
+)
 from mallorn.workers.detached.run_batch import Json, random_timing_arguments
 
-_EPSILON: Final = 1e-5
 _FLUSH_BYTES: Final = 256 << 20  # several times the L2 cache of any GPU
 Call = Callable[[], object]
+_LIBRARIES: Final = {
+    **dict.fromkeys((PRODUCT, TRANSPOSED), "cuBLAS"),
+    TF32: "cuBLAS in TF32",
+    CODED: "cuBLAS in fp16",
+    FUSED: "cuBLAS, then ReLU",
+    **dict.fromkeys((BATCH, ONE_KERNEL), "torch SDPA"),
+    **dict.fromkeys((CONVOLUTION, DEPTHWISE, CHANNELS_LAST), "cuDNN"),
+}
 
 
 class Arithmetic(Protocol):
@@ -55,13 +81,12 @@ class TorchArithmetic:
         return [self._tensor(array).to(self._kind) for array in random_timing_arguments(args)]
 
     def _tensor(self, array: Any) -> Any:
-        if str(array.dtype) != "bfloat16":
-            return self._torch.from_numpy(array)
-        return self._torch.from_numpy(array.view("int16")).view(self._torch.bfloat16)
+        if str(array.dtype) == "bfloat16":
+            return self._torch.from_numpy(array.view("int16")).view(self._torch.bfloat16)
+        return self._torch.from_numpy(array.view("int32") if array.dtype == "uint32" else array)
 
     def rival(self, task: Task, inputs: list[Any]) -> tuple[str, Call] | None:
-        libraries = {PRODUCT: "cuBLAS", CONVOLUTION: "cuDNN", DEPTHWISE: "cuDNN", BATCH: "torch SDPA"}
-        name = libraries.get(task.kind, f"torch {task.kind}") if self._kind == CUDA else "torch"
+        name = _LIBRARIES.get(task.kind, f"torch {task.kind}") if self._kind == CUDA else "torch"
         return name, self._compute(task, inputs)
 
     @contextmanager
@@ -105,23 +130,77 @@ class TorchArithmetic:
         return self._burst[2]
 
     def _compute(self, task: Task, inputs: list[Any]) -> Callable[[], Any]:
-        functional, first, rest = self._torch.nn.functional, inputs[0], inputs[1:]
-        if task.kind == PRODUCT and task.dtype == "int8":
-            return lambda: self._torch._int_mm(first, rest[0])
-        if task.kind == PRODUCT:
-            return lambda: first @ rest[0]
-        if task.kind == BATCH:
-            return lambda: functional.scaled_dot_product_attention(first, *rest)
-        if task.kind == CONVOLUTION:  # both in cuDNN's fastest layout, channels last
-            x = first.permute(0, 3, 1, 2)
-            weights = rest[0].permute(3, 2, 0, 1).contiguous(memory_format=self._torch.channels_last)
-            return lambda: functional.conv2d(x, weights, padding=1).permute(0, 2, 3, 1)
-        if task.kind == DEPTHWISE:
-            kernels = rest[0][:, None]
-            return lambda: functional.conv2d(first, kernels, padding=1, groups=len(kernels))
-        if task.kind == NORM:
-            return lambda: functional.layer_norm(first, first.shape[1:], *rest, _EPSILON)
-        return lambda: self._torch.softmax(first, -1)
+        calls: dict[str, Callable[..., Callable[[], Any]]] = {
+            PRODUCT: self._product,
+            TRANSPOSED: lambda x, weights: self._product(x, weights.t()),
+            TF32: self._tf32_product,
+            FUSED: self._fused_product,
+            CODED: lambda x, *coded: self._product(x, self._decoded(task, *coded).t()),
+            **dict.fromkeys((BATCH, ONE_KERNEL), self._attention),
+            CONVOLUTION: self._convolution,
+            DEPTHWISE: self._depthwise,
+            CHANNELS_LAST: self._depthwise_channels_last,
+            SOFTMAX: lambda x: lambda: self._torch.softmax(x, -1),
+            NORM: self._layer_norm,
+            TRANSPOSE: lambda x: lambda: x.t().contiguous(),
+            SUM: lambda left, right: lambda: left + right,
+            POOL: self._max_pool,
+        }
+        return calls[task.kind](*inputs)
+
+    def _product(self, x: Any, weights: Any) -> Callable[[], Any]:
+        if x.dtype == self._torch.int8:
+            return lambda: self._torch._int_mm(x, weights)
+        return lambda: x @ weights
+
+    def _tf32_product(self, x: Any, weights: Any) -> Callable[[], Any]:
+        def call() -> Any:
+            with self.tensor_float(True):
+                return x @ weights
+
+        return call
+
+    def _fused_product(self, x: Any, weights: Any, bias: Any) -> Callable[[], Any]:
+        torch, in_type = self._torch, bias.to(x.dtype)
+        return lambda: torch.addmm(in_type, x, weights).relu_()
+
+    def _decoded(self, task: Task, words: Any, scales: Any) -> Any:
+        """Return weights of few bits as the numbers that they stand for, [outputs, inputs]."""
+        bits, (outputs, inputs) = task.sizes[-1], task.sizes[1:3]
+        shifts = self._torch.arange(0, 32, bits, dtype=self._torch.int32, device=words.device)
+        codes = words[..., None] >> shifts & ((1 << bits) - 1)
+        numbers = codes.reshape(outputs, inputs).float() - (1 << bits - 1)
+        return (numbers * scales.float().repeat_interleave(BLOCK, 1)).to(scales.dtype)
+
+    def _attention(self, *inputs: Any) -> Callable[[], Any]:
+        heads = [each[None] for each in inputs]  # fast kernels demand a batch of heads
+        return lambda: self._torch.nn.functional.scaled_dot_product_attention(*heads)[0]
+
+    def _convolution(self, images: Any, kernels: Any) -> Callable[[], Any]:
+        # Both in cuDNN's fastest layout, channels last.
+        functional, x = self._torch.nn.functional, images.permute(0, 3, 1, 2)
+        weights = kernels.permute(3, 2, 0, 1).contiguous(memory_format=self._torch.channels_last)
+        return lambda: functional.conv2d(x, weights, padding=1).permute(0, 2, 3, 1)
+
+    def _depthwise(self, images: Any, kernels: Any) -> Callable[[], Any]:
+        functional, weights = self._torch.nn.functional, kernels[:, None]
+        return lambda: functional.conv2d(images, weights, padding=1, groups=len(weights))
+
+    def _depthwise_channels_last(self, images: Any, kernels: Any) -> Callable[[], Any]:
+        functional, x, weights = (
+            self._torch.nn.functional,
+            images.permute(0, 3, 1, 2),
+            kernels.permute(2, 3, 0, 1),
+        )
+        return lambda: functional.conv2d(x, weights, padding=1, groups=len(weights)).permute(0, 2, 3, 1)
+
+    def _layer_norm(self, x: Any, scale: Any, shift: Any) -> Callable[[], Any]:
+        functional = self._torch.nn.functional
+        return lambda: functional.layer_norm(x, x.shape[1:], scale, shift, EPSILON)
+
+    def _max_pool(self, images: Any) -> Callable[[], Any]:
+        functional, x = self._torch.nn.functional, images.permute(0, 3, 1, 2)
+        return lambda: functional.max_pool2d(x, 3, 2, 1).permute(0, 2, 3, 1)
 
 
 class NumpyArithmetic:

@@ -1,13 +1,14 @@
 """Build a task's kernels: python -m benchmarks.gpu.candidates TASK TARGET FOLDER CHANCE [FIRST]
 
-The first guess and CHANCE random candidates come from the product's space of the target, DLight's
-schedule from TVM. The index gets a line per kernel, with ptxas's figures or the error. With FIRST, only
-the first FIRST of the random candidates are built.
+The first guess, that of each of our own kinds of sketches, and CHANCE random candidates come from the
+product's space of the target, DLight's schedule from TVM. For Hopper GPUs one task has the prototype by
+`wgmma`, too. The index gets a line per kernel, with ptxas's figures or the error. With FIRST, only the
+first FIRST of the random candidates are built.
 """
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import islice
@@ -18,13 +19,23 @@ import numpy as np
 import tvm
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
+from benchmarks.gpu import wgmma_prototype
 from benchmarks.gpu.cells import Cells, Row, Value
-from benchmarks.gpu.kernel_index import CHANCE, COMPLETE, DLIGHT, FIRST_GUESS, INDEX
+from benchmarks.gpu.kernel_index import (
+    CHANCE,
+    COMPLETE,
+    DLIGHT,
+    FIRST_GUESS,
+    INDEX,
+    OWN_KIND,
+    WGMMA,
+    WGMMA_ARCH,
+)
 from benchmarks.gpu.programs import module_of
-from benchmarks.gpu.tasks import BY_NAME, Task
+from benchmarks.gpu.tasks import BY_NAME, WGMMA_TASK, Task
 from mallorn.core.targets import Target
 from mallorn.graphc.export.code_generation import compile_to_library
-from mallorn.searchers.space import Candidate
+from mallorn.searchers.space import Candidate, Sketch
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
 from mallorn.workers.interfaces.tensor_arguments import Arguments
 from mallorn.workers.measure.measurer_interface import Program
@@ -65,25 +76,54 @@ def compile_to(module: Any, target: str, file: Path) -> Value:
 
 
 def _schedules(
-    task: Task, tir: str, target: Target, compiler: CandidateCompiler, chance: int, first: int | None = None
+    task: Task,
+    tir: str,
+    target: Target,
+    compiler: CandidateCompiler,
+    chance: int,
+    first_of_chance: int | None = None,
 ) -> Iterator[tuple[str, str, Callable[[], tuple[Any, Row]]]]:
     """Yield each kernel's cell, its means, and a call that returns module and facts."""
-    if not target.is_cpu:
-        yield f"{task.name}/{DLIGHT}", DLIGHT, lambda: (_dlight(tir, target), {})
-    space = TvmSpace(
-        compiler.design_space(tir, target.text), Program("", tir, Arguments(()), 1.0), target, (), compiler
-    )
+    sketches, program = compiler.design_space(tir, target.text), Program("", tir, Arguments(()), 1.0)
+    spaces = {
+        kind: TvmSpace(found, program, target, (), compiler)
+        for kind, found in {"": sketches, **_by_kind(sketches)}.items()
+    }
+    space = spaces.pop("")
 
     def module(candidate: Candidate) -> tuple[Any, Row]:
         sketch = space.by_key[candidate.sketch]
         schedule = rebuild(tir, target.text, sketch.trace, candidate.decisions)
         if schedule is None:
             raise ValueError("the candidate is invalid")
-        return schedule.mod, {"sketch": sketch.ordinal, "decisions": list(map(int, candidate.decisions))}
+        facts: Row = {"sketch": sketch.ordinal, "decisions": list(map(int, candidate.decisions))}
+        return schedule.mod, facts | {"kind": _kind(sketch)}
 
-    yield f"{task.name}/{FIRST_GUESS}", FIRST_GUESS, lambda: module(_only(space.likeliest(1)))
-    for number, candidate in enumerate(islice(_by_chance(space, chance), first)):
+    first = space.likeliest(1)
+    yield f"{task.name}/{FIRST_GUESS}", FIRST_GUESS, lambda: module(_only(first))
+    for kind, of_kind in spaces.items():
+        if (guess := of_kind.likeliest(1)) != first:
+            yield f"{task.name}/{kind}", OWN_KIND, lambda guess=guess: module(_only(guess))
+    if task.name == WGMMA_TASK and target.attrs.get("arch") == WGMMA_ARCH:
+        yield f"{task.name}/{WGMMA}", WGMMA, lambda: (wgmma_prototype.product(*task.sizes), {})
+    if not target.is_cpu:
+        yield f"{task.name}/{DLIGHT}", DLIGHT, lambda: (_dlight(tir, target), {})
+    for number, candidate in enumerate(islice(_by_chance(space, chance), first_of_chance)):
         yield f"{task.name}/{CHANCE} {number}", CHANCE, lambda candidate=candidate: module(candidate)
+
+
+def _kind(sketch: Sketch) -> str:
+    """Return which of our own kinds a sketch is of; empty if of none."""
+    return str(sketch.facts.get("kind", ""))
+
+
+def _by_kind(sketches: Sequence[Sketch]) -> dict[str, list[Sketch]]:
+    """Return the sketches of each of our own kinds."""
+    kinds: dict[str, list[Sketch]] = {}
+    for sketch in sketches:
+        if kind := _kind(sketch):
+            kinds.setdefault(kind, []).append(sketch)
+    return kinds
 
 
 def _only(candidates: list[Candidate]) -> Candidate:

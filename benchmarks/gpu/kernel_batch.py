@@ -1,7 +1,7 @@
 """Write the prepared kernels as a batch, which run_batch.py's code checks and times."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -11,14 +11,26 @@ import numpy as np
 from benchmarks.gpu.kernel_index import Kernel, kernels_below
 from benchmarks.gpu.tasks import (
     BATCH,
+    BLOCK,
     BY_NAME,
+    CHANNELS_LAST,
+    CODED,
     CONVOLUTION,
     DEPTHWISE,
-    LARGEST_ERROR,
+    EPSILON,
+    FUSED,
     NORM,
+    ONE_KERNEL,
+    POOL,
     PRODUCT,
+    SOFTMAX,
+    SUM,
+    TF32,
+    TRANSPOSE,
+    TRANSPOSED,
     Task,
-    shapes,
+    largest_error,
+    operands,
 )
 from mallorn.core.job_options import EvaluatorOptions, JobOptions
 from mallorn.core.targets import Target
@@ -41,7 +53,7 @@ OPTIONS: Final = JobOptions(
 )
 TIMEOUT_SEC: Final = 20.0
 MOST_VALUES: Final = 4096  # values of a result that are compared
-_EPSILON: Final = 1e-5
+_WORDS: Final = (0, 1 << 32)  # range of 32-bit words
 
 
 def write_batch(kernels: Path, target: Target) -> None:
@@ -49,7 +61,14 @@ def write_batch(kernels: Path, target: Target) -> None:
     order = in_rounds(list(kernels_below(kernels)))
     about = {task: call_of(BY_NAME[task], kernels, target) for task in {each.task for each in order}}
     calls = [
-        {**about[each.task], "key": each.cell, "library": each.file, "task": each.task, "means": each.means}
+        {
+            **about[each.task],
+            "key": each.cell,
+            "library": each.file,
+            "task": each.task,
+            "means": each.means,
+            "kind": each.kind,
+        }
         for each in order
     ]
     files = {*(each.file for each in order), *(call["check"]["expected"] for call in calls)}
@@ -78,13 +97,13 @@ def in_rounds(kernels: Sequence[Kernel], batch: int = 6) -> list[Kernel]:
 
 def call_of(task: Task, kernels: Path, target: Target) -> run_batch.Json:
     """Return the fields that calls of all kernels of a task share; store its right result in `kernels`."""
-    *inputs, result = shapes(task)
-    tensors = (
-        *(Tensor("TENSOR", task.dtype, shape) for shape in inputs),
-        Tensor("TENSOR", task.sums, result),
-    )
-    args = Arguments(tensors, outputs=(len(inputs),)).with_full_byte_range()
-    call = make_timing_call("", "", args, TIMEOUT_SEC, OPTIONS, target)
+    tensors = tuple(Tensor("TENSOR", *each) for each in operands(task))
+    words = {str(place): _WORDS for place, each in enumerate(tensors) if each.dtype == "uint32"}
+    args = Arguments(tensors, (len(tensors) - 1,), words).with_full_byte_range()
+    # Words and scales are two inputs, of which neither dominates: `auto` would leave both in the L2 cache.
+    evaluator = OPTIONS.evaluator.model_copy(update={"flush_l2": "on"} if task.kind == CODED else {})
+    options = OPTIONS.model_copy(update={"evaluator": evaluator})
+    call = make_timing_call("", "", args, TIMEOUT_SEC, options, target)
     return call | {"group": task.name, "check": _check(task, args, kernels)}
 
 
@@ -103,7 +122,7 @@ def _check(task: Task, arguments: Arguments, kernels: Path) -> run_batch.Json:
             "inputs": run_batch.fingerprint(values, [output]),
             "outputs": [output],
             "expected": expected.name,
-            "tolerance": [LARGEST_ERROR[task.sums]],
+            "tolerance": [largest_error(task)],
             "rounds": False,
         }
         check_file.write_text(json.dumps(check))
@@ -111,21 +130,40 @@ def _check(task: Task, arguments: Arguments, kernels: Path) -> run_batch.Json:
 
 
 def right_result(task: Task, inputs: Sequence[Any]) -> Any:
-    """Return the result of a task, computed in float64."""
-    first, *rest = [each.astype("float64") for each in inputs]
-    if task.kind == PRODUCT:
-        return first @ rest[0]
-    if task.kind == BATCH:
-        width = first.shape[-1]
-        return _softmax(first @ rest[0].swapaxes(1, 2) / width**0.5) @ rest[1]
-    if task.kind == CONVOLUTION:
-        return _shifted(first, (1, 2), lambda x, i, j: x @ rest[0][i, j])
-    if task.kind == DEPTHWISE:
-        return _shifted(first, (2, 3), lambda x, i, j: x * rest[0][:, i, j, None, None])
-    if task.kind == NORM:
-        centred = first - first.mean(1, keepdims=True)
-        return centred / np.sqrt((centred**2).mean(1, keepdims=True) + _EPSILON) * rest[0] + rest[1]
-    return _softmax(first)
+    """Return the result of a task, computed in float64 from factors that are rounded as the task rounds."""
+    if task.kind == CODED:
+        inputs = inputs[0], decoded(task, *inputs[1:])
+    elif task.kind == TF32:
+        inputs = list(map(rounded_to_tf32, inputs))
+    return _RIGHT[task.kind](*(each.astype("float64") for each in inputs))
+
+
+def decoded(task: Task, words: Any, scales: Any) -> Any:
+    """Return the weights of few bits that these words hold, [outputs, inputs], in the type of the factors."""
+    bits, (outputs, inputs) = task.sizes[-1], task.sizes[1:3]
+    codes = words[..., None] >> np.arange(0, 32, bits, dtype="uint32") & np.uint32((1 << bits) - 1)
+    numbers = codes.reshape(outputs, inputs).astype("float32") - (1 << bits - 1)
+    return (numbers * np.repeat(scales.astype("float32"), BLOCK, axis=1)).astype(task.dtype)
+
+
+def rounded_to_tf32(numbers: Any) -> Any:
+    """Return the TF32 numbers next to finite float32 numbers."""
+    return (numbers.view("uint32") + np.uint32(0x1000) & np.uint32(0xFFFFE000)).view("float32")
+
+
+def _attention(queries: Any, keys: Any, values: Any) -> Any:
+    return _softmax(queries @ keys.swapaxes(1, 2) / queries.shape[-1] ** 0.5) @ values
+
+
+def _layer_norm(x: Any, scale: Any, shift: Any) -> Any:
+    centred = x - x.mean(1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(1, keepdims=True) + EPSILON) * scale + shift
+
+
+def _max_pool(x: Any) -> Any:
+    border = np.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)], constant_values=-np.inf)
+    windows = np.lib.stride_tricks.sliding_window_view(border, (3, 3), (1, 2))
+    return windows[:, ::2, ::2].max((-2, -1))
 
 
 def _softmax(x: Any) -> Any:
@@ -144,3 +182,19 @@ def _shifted(x: Any, axes: tuple[int, int], weigh: Callable[[Any, int, int], Any
             window[axes[0]], window[axes[1]] = slice(i, i + height), slice(j, j + height)
             total = total + weigh(border[tuple(window)], i, j)
     return total
+
+
+_RIGHT: Final[Mapping[str, Callable[..., Any]]] = {
+    **dict.fromkeys((PRODUCT, TF32), np.matmul),
+    **dict.fromkeys((TRANSPOSED, CODED), lambda x, weights: x @ weights.T),
+    FUSED: lambda x, weights, bias: np.maximum(x @ weights + bias, 0),
+    **dict.fromkeys((BATCH, ONE_KERNEL), _attention),
+    CONVOLUTION: lambda x, w: _shifted(x, (1, 2), lambda window, i, j: window @ w[i, j]),
+    DEPTHWISE: lambda x, w: _shifted(x, (2, 3), lambda window, i, j: window * w[:, i, j, None, None]),
+    CHANNELS_LAST: lambda x, w: _shifted(x, (1, 2), lambda window, i, j: window * w[i, j, :, 0]),
+    SOFTMAX: _softmax,
+    NORM: _layer_norm,
+    TRANSPOSE: np.transpose,
+    SUM: np.add,
+    POOL: _max_pool,
+}

@@ -13,16 +13,21 @@ COMPLETE: Final = "complete.txt"  # written when all kernels are built; holds CH
 FIRST_GUESS: Final = "first guess"
 DLIGHT: Final = "DLight"
 CHANCE: Final = "chance"
+OWN_KIND: Final = "first guess of a kind"  # of our own kinds of sketches
+WGMMA: Final = "wgmma prototype"
+WGMMA_ARCH: Final = "sm_90a"  # the only architecture with its instruction
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A library of one task; `means` says how its schedule was found."""
+    """A library of one task; `means` says how its schedule was found, `kind` of which kind it is if it is
+    one of our own."""
 
     cell: str
     task: str
     means: str
     file: str  # relative to the folder of all kernels
+    kind: str = ""
 
 
 def counts_below(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
@@ -44,4 +49,5 @@ def kernels_below(folder: Path) -> Iterator[Kernel]:
         for row in read_rows(index):
             if row.get("file"):
                 file = f"{index.parent.name}/{row['file']}"
-                yield Kernel(str(row["cell"]), str(row["task"]), str(row["means"]), file)
+                names = (str(row[name]) for name in ("cell", "task", "means"))
+                yield Kernel(*names, file, str(row.get("kind", "")))

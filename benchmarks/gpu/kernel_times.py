@@ -19,6 +19,7 @@ from typing import Final
 from benchmarks.gpu.arithmetic import Arithmetic, Call, arithmetic_of
 from benchmarks.gpu.cells import Cells, Row
 from benchmarks.gpu.device import CUDA, device_of
+from benchmarks.gpu.kernel_index import WGMMA, WGMMA_ARCH
 from benchmarks.gpu.tasks import BY_NAME, Task, multiplications
 from mallorn.stack.supervised_process import DieWithParent
 from mallorn.workers.detached.run_batch import MANIFEST, BatchRefused, Json, TargetDevice
@@ -101,14 +102,22 @@ class Bench:
         """Yield every prepared kernel without a cell, with its measurement."""
         for row in cells.rows():
             self._note(row)
+        if all(call["means"] != WGMMA for call in self._batch["calls"]):
+            yield WGMMA, self._leave_out_wgmma
         for call in self._batch["calls"]:
             if call["key"] not in cells:
                 yield call["key"], lambda call=call: self._measure(call)
 
+    def _leave_out_wgmma(self) -> Row:
+        needs = self._batch["needs"]
+        place = needs.get("arch") or needs["kind"]
+        why = "it is not among the kernels" if place == WGMMA_ARCH else f"the kernels are for {place}"
+        return {"ok": None, "left_out": f"it runs on {WGMMA_ARCH} only, and {why}"}
+
     def _measure(self, call: Json) -> Row:
         self._prepare(BY_NAME[call["task"]], call)
         rivals_us = self._rival_us(call["cold"])
-        about: Row = {"task": call["task"], "means": call["means"], "cold": call["cold"]}
+        about: Row = {name: call[name] for name in ("task", "means", "kind", "cold")}
         try:
             answer = self._timer.run_call(self._folder, {**call, "best_us": self._bests.get(call["task"])})
         except Exception as error:

@@ -1,43 +1,93 @@
 """Build the tensor program of each task, which the product schedules."""
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
+import numpy as np
 import tvm
 from tvm import te, topi
 from tvm.tirx import all as both
 from tvm.tirx import const, if_then_else
 
-from benchmarks.gpu.tasks import BATCH, CONVOLUTION, DEPTHWISE, NORM, PRODUCT, Task, shapes
-
-_EPSILON = 1e-5
+from benchmarks.gpu.tasks import (
+    BATCH,
+    BLOCK,
+    CHANNELS_LAST,
+    CODED,
+    CONVOLUTION,
+    DEPTHWISE,
+    EPSILON,
+    FUSED,
+    NORM,
+    ONE_KERNEL,
+    POOL,
+    PRODUCT,
+    SOFTMAX,
+    SUM,
+    TF32,
+    TRANSPOSE,
+    TRANSPOSED,
+    Task,
+    operands,
+)
+from mallorn.graphc.attention.fuse_short_attention import ShortAttention, short_attention_function
+from mallorn.graphc.quant.keep_block_quantized_weights import (
+    BlockQuantizedWeights,
+    DecodedProduct,
+    product_function,
+)
+from mallorn.graphc.quant.tf32_products import Tf32Products
 
 
 def module_of(task: Task) -> Any:
     """Return a module with the task's program as its function `main`."""
-    inputs = [te.placeholder(shape, task.dtype, f"p{place}") for place, shape in enumerate(shapes(task)[:-1])]
-    function = te.create_prim_func([*inputs, _result(task, inputs)])
-    return tvm.IRModule({"main": function.with_attr({"global_symbol": "main", "tirx.noalias": True})})
+    if task.kind == CODED:
+        function = _coded_product(task)
+    elif task.kind == ONE_KERNEL:
+        function = _attention_in_one_kernel(task)
+    else:
+        *inputs, _ = operands(task)
+        arguments = [te.placeholder(each.shape, each.dtype, f"p{place}") for place, each in enumerate(inputs)]
+        function = te.create_prim_func([*arguments, _RESULTS[task.kind](task, *arguments)])
+    module = tvm.IRModule({"main": function.with_attr({"global_symbol": "main", "tirx.noalias": True})})
+    return Tf32Products()(module) if task.kind == TF32 else module
 
 
-def _result(task: Task, inputs: list[Any]) -> Any:
-    if task.kind == PRODUCT:
-        return _product(task, *inputs)
-    if task.kind == CONVOLUTION:
-        return _convolution(task, *inputs)
-    if task.kind == DEPTHWISE:
-        return _depthwise(task, *inputs)
-    if task.kind == NORM:
-        return topi.nn.layer_norm(*inputs, [1], _EPSILON)
-    if task.kind == BATCH:
-        return _attention(task, *inputs)
-    return topi.nn.softmax(*inputs)
+def _coded_product(task: Task) -> Any:
+    """Return the function that `DecodeWeightsInProducts` makes of a product, with a common zero point."""
+    m, n, k, bits = task.sizes
+    largest, zero = np.uint8((1 << bits) - 1), np.uint8(1 << bits - 1)
+    scales = np.ones((k // BLOCK, n), "float16")
+    weights = BlockQuantizedWeights(
+        np.broadcast_to(largest, (k, n)), scales, np.broadcast_to(zero, scales.shape), 0
+    )
+    return product_function(DecodedProduct(weights, (m,), task.dtype), str(scales.dtype))
+
+
+def _attention_in_one_kernel(task: Task) -> Any:
+    heads, tokens, width = task.sizes
+    queries, keys, values, result = (["a0", axis, "d"] for axis in "ijji")
+    sizes = {"a0": heads, "i": tokens, "j": tokens, "d": width}
+    facts = ShortAttention(sizes, queries, keys, values, None, result, width**-0.5, task.dtype)
+    return short_attention_function(facts)
 
 
 def _product(task: Task, a: Any, b: Any) -> Any:
     m, n, k = task.sizes
     r = te.reduce_axis((0, k), "r")
+
+    def weight(j: Any) -> Any:
+        return b[j, r] if task.kind == TRANSPOSED else b[r, j]
+
     return te.compute(
-        (m, n), lambda i, j: te.sum(a[i, r].astype(task.sums) * b[r, j].astype(task.sums), r), "c"
+        (m, n), lambda i, j: te.sum(a[i, r].astype(task.sums) * weight(j).astype(task.sums), r), "c"
+    )
+
+
+def _fused_product(task: Task, a: Any, b: Any, bias: Any) -> Any:
+    sums, zero = _product(task, a, b), const(0, task.sums)
+    return te.compute(
+        sums.shape, lambda i, j: tvm.tirx.max(sums[i, j] + bias[j], zero).astype(task.result), "y"
     )
 
 
@@ -90,3 +140,18 @@ def _attention(task: Task, q: Any, k: Any, v: Any) -> Any:
     )
     shares = topi.nn.softmax(scaled, axis=2)
     return te.compute((heads, tokens, width), lambda h, i, j: te.sum(shares[h, i, s] * v[h, s, j], s), "c")
+
+
+_RESULTS: Final[Mapping[str, Callable[..., Any]]] = {
+    **dict.fromkeys((PRODUCT, TRANSPOSED, TF32), _product),
+    FUSED: _fused_product,
+    BATCH: _attention,
+    CONVOLUTION: _convolution,
+    DEPTHWISE: _depthwise,
+    CHANNELS_LAST: lambda task, x, w: topi.nn.depthwise_conv2d_nhwc(x, w, 1, 1, 1, out_dtype=task.sums),
+    SOFTMAX: lambda _, x: topi.nn.softmax(x),
+    NORM: lambda _, x, scale, shift: topi.nn.layer_norm(x, scale, shift, [1], EPSILON),
+    TRANSPOSE: lambda _, x: topi.transpose(x),
+    SUM: lambda _, left, right: topi.add(left, right),
+    POOL: lambda _, x: topi.nn.pool2d(x, [3, 3], [2, 2], [1, 1], [1, 1, 1, 1], "max", layout="NHWC"),
+}

@@ -1,13 +1,14 @@
 """Tables of results: assertions, and kernels and models compared with libraries."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import exp, log
 from pathlib import Path
 from statistics import median
 
+from benchmarks.gpu import aims
 from benchmarks.gpu.cells import BEGUN, Row, Value, read_rows
-from benchmarks.gpu.kernel_index import CHANCE, DLIGHT, FIRST_GUESS
+from benchmarks.gpu.kernel_index import CHANCE, DLIGHT, FIRST_GUESS, OWN_KIND, WGMMA
 from benchmarks.gpu.search_places import OURS, STOCK
 from mallorn.core.outcomes import is_disturbed
 
@@ -24,13 +25,15 @@ def report(folder: Path) -> str:
         [row for row in read_rows(folder / f"part{number}.jsonl") if BEGUN not in row] for number in (1, 2, 4)
     )
     files = sorted((folder / "part3").glob("*/cells.jsonl"))
-    third = [row for file in files for row in read_rows(file) if BEGUN not in row]
+    third = _by_task(row for file in files for row in read_rows(file) if BEGUN not in row)
     parts = [
         _assertions(first),
         _device(first),
         _kernels(first),
+        _wgmma(first),
         _searches(third),
         _models([*second, *fourth]),
+        _table("Aims: the library's time over ours", aims.HEAD, aims.rows(first, third, fourth)),
     ]
     return "\n".join(part for part in parts if part)
 
@@ -79,32 +82,67 @@ def _kernels(rows: Sequence[Row]) -> str:
         cells = []
         for means in (FIRST_GUESS, DLIGHT, CHANCE):
             times_us = [_number(row["us"]) for row in right if row["means"] == means]
-            cells.append(_ratio_or_us(min(times_us, default=None), rival_us))
+            kinds = {str(row.get("kind") or "") for row in right if row["means"] == means} - {""}
+            kind = f" {kinds.pop()}" if means == FIRST_GUESS and kinds else ""
+            cells.append(_ratio_or_us(min(times_us, default=None), rival_us) + kind)
             if times_us and rival_us:
                 ratios[means].append(rival_us / min(times_us))
+        others = ", ".join(
+            f"{_ratio_or_us(_number(row['us']), rival_us)} {row['kind']}"
+            for row in right
+            if row["means"] == OWN_KIND
+        )
         chance_us = [_number(row["us"]) for row in right if row["means"] == CHANCE]
         spread = f"{median(chance_us) / min(chance_us):.1f}" if chance_us else ""
         library = next((str(row["rival"]) for row in right if "rival" in row), "none")
         library_us = "" if rival_us is None else f"{rival_us:.1f}"
         bounds = sum(is_disturbed(_number(row.get("disturbed") or 0.0)) for row in right)
         counts = f"{len(right)} of {len(tried)}" + (f", {bounds} disturbed" if bounds else "")
-        lines.append((task, library, library_us, *cells, spread, counts))
-    head = ("task", "beside", "its us", FIRST_GUESS, DLIGHT, f"best by {CHANCE}", "median/best", "right")
+        lines.append((task, library, library_us, *cells, spread, others, counts))
+    head = (
+        *("task", "beside", "its us", FIRST_GUESS, DLIGHT, f"best by {CHANCE}", "median/best"),
+        *("other kinds", "right"),
+    )
     if ratios:
         medians = [
             f"{median(ratios[means]):.2f}" if ratios[means] else "" for means in (FIRST_GUESS, DLIGHT, CHANCE)
         ]
-        lines.append(("median", "", "", *medians, "", ""))
+        lines.append(("median", "", "", *medians, "", "", ""))
     return _table("Kernels: the library's time over ours (microseconds where there is none)", head, lines)
 
 
-def _searches(rows: Sequence[Row]) -> str:
-    """Return a line per task: the library's time over that of each method's best, and idle shares."""
+def _wgmma(rows: Sequence[Row]) -> str:
+    """Return the prototype's time beside the fastest kernel of its task by `mma` and the library's."""
+    lines = []
+    for row in rows:
+        if row.get("means") == WGMMA:
+            others = [each for each in rows if each.get("task") == row["task"] and each is not row]
+            times = {str(each["cell"]): _number(each["us"]) for each in others if _ok(each) and "us" in each}
+            best = min(times, key=lambda cell: times[cell], default=None)
+            us = _number(row["us"]) if _ok(row) else None
+            ratio = f"{times[best] / us:.2f}" if us and best else ""
+            best_us = f"{best.partition('/')[2]} {times[best]:.1f} us" if best else ""
+            library_us = f"{_number(row['rival_us']):.1f} us" if "rival_us" in row else ""
+            state = "right" if _ok(row) else f"FAILS: {_brief(row.get('error'))}"
+            lines.append((state, "" if us is None else f"{us:.1f} us", best_us, ratio, library_us))
+        elif row["cell"] == WGMMA:
+            lines.append((f"left out: {_brief(row.get('left_out'))}", "", "", "", ""))
+    head = ("result", "its time", "best other kernel", "that over its time", "library")
+    return _table("The prototype by wgmma", head, lines)
+
+
+def _by_task(rows: Iterable[Row]) -> dict[str, dict[str, Row]]:
+    """Return the cells of part 3 by task and by their names within the task."""
     searches: dict[str, dict[str, Row]] = {}
     for row in rows:
         task, _, name = str(row["cell"]).partition("/")
         if name:
             searches.setdefault(task, {})[name] = row
+    return searches
+
+
+def _searches(searches: Mapping[str, Mapping[str, Row]]) -> str:
+    """Return a line per task: the library's time over that of each method's best, and idle shares."""
     lines: list[tuple[str, ...]] = []
     gains: dict[str, list[float]] = {}
     for task, cells in searches.items():

@@ -2,6 +2,8 @@
 
     python -m benchmarks.gpu.wgmma_prototype [--size 4096]
 
+`prepare` builds it for part 1, which compares its result and times it beside the kernels of the same task.
+
 A warpgroup of 128 threads computes 64 rows and 128 columns of C = A * B^T in float16 with
 float32 sums. Tiles of both factors lie in shared memory as descriptors of `wgmma` demand: rows
 of 128 bytes whose units of 16 bytes are permuted. Asynchronous copies fill three stages. No GPU
@@ -14,10 +16,10 @@ from typing import Any, Final
 import tvm
 from tvm.script import tirx as T
 
+from benchmarks.gpu.kernel_index import WGMMA_ARCH
 from mallorn.workers.tvm.cuda_kernel_resources import CudaLibrary, compile_for_cuda
 from mallorn.workers.tvm.parsed_program_cache import parse_tvm_target
 
-ARCH: Final = "sm_90a"
 ROWS, COLUMNS, DEPTH, STAGES = 64, 128, 64, 3  # of a thread block's tile and of a step
 THREADS: Final = 128
 _HELD: Final = ROWS * COLUMNS // THREADS  # sums of a thread
@@ -129,7 +131,9 @@ def descriptor_offset(stage: Any, part: Any) -> Any:
 
 def compile_product(size: int) -> CudaLibrary:
     """Compile a square product to device code."""
-    return compile_for_cuda(product(size, size, size), parse_tvm_target(f'{{"kind":"cuda","arch":"{ARCH}"}}'))
+    return compile_for_cuda(
+        product(size, size, size), parse_tvm_target(f'{{"kind":"cuda","arch":"{WGMMA_ARCH}"}}')
+    )
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gpu.assertions import ASSERTIONS
-from benchmarks.gpu.kernel_index import FIRST_GUESS
+from benchmarks.gpu.kernel_index import FIRST_GUESS, WGMMA
 from benchmarks.gpu.prepare import MEGABYTE
 from benchmarks.gpu.recording import record
 from benchmarks.gpu.rehearse import (
@@ -69,6 +69,11 @@ def test_first_guesses_are_right_and_timed_and_no_wrong_kernel_has_a_time(rehear
     assert all(row["rival_left_out"] == "torch is not installed" for row in kernels if row["ok"])
 
 
+def test_the_prototype_for_hopper_gpus_says_why_it_does_not_run(rehearsal: Rehearsal) -> None:
+    (cell,) = (row for row in rehearsal.cells["part 1"] if row["cell"] == WGMMA)
+    assert (cell["ok"], cell["left_out"]) == (None, "it runs on sm_90a only, and the kernels are for llvm")
+
+
 def test_a_part_that_was_killed_does_nothing_twice(rehearsal: Rehearsal) -> None:
     for name, cells in rehearsal.cells.items():
         assert max(Counter(str(row["cell"]) for row in cells).values()) == 1
@@ -114,5 +119,6 @@ def test_a_job_that_was_killed_goes_on_and_its_model_is_timed(rehearsal: Rehears
 
 def test_the_report_has_a_table_of_each_kind(rehearsal: Rehearsal, empty: Path) -> None:
     told = report(empty / "results")
-    for title in ("## Assertions", "## Device", "## Kernels", "## Searches", "## Whole models"):
-        assert title in told
+    titles = ("Assertions", "Device", "Kernels", "The prototype by wgmma", "Searches", "Whole models", "Aims")
+    for title in titles:
+        assert f"## {title}" in told

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu.archive import _cut
+from benchmarks.gpu import archive
+from benchmarks.gpu.archive import SEARCHED, _cut
 from benchmarks.gpu.unpack import BASE, COMPILER, MANIFEST, PIECE, Incomplete, has_compiler, unpack
 
 LIBRARY = bytes(range(256)) * 400
@@ -65,3 +66,28 @@ def test_a_damaged_file_is_refused(send: Path, tmp_path: Path, number: str) -> N
     with pytest.raises(Incomplete, match="send its transfer again"):
         unpack([send / each for each in ("1", "2", "3", "4")], tmp_path / "home")
     assert not has_compiler(tmp_path / "home")
+
+
+def test_what_only_later_parts_import_is_not_in_the_first_transfer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, kernels = tmp_path / "site", tmp_path / "kernels"
+    for file in (
+        *(site / name / "__init__.py" for name in ("click", "onnxruntime", "xgboost")),
+        *(kernels / "batch.json", tmp_path / SEARCHED / "order.json"),
+    ):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    monkeypatch.setattr(archive, "_tracked", lambda *_: [])
+    archive._write_base(tmp_path / BASE, site, kernels, 0)
+    later = archive._later(tmp_path, site, 0)
+    with tarfile.open(tmp_path / BASE) as first, tarfile.open(later) as last:
+        assert {name for name in first.getnames() if "." in name} == {
+            "site/click/__init__.py",
+            "kernels/batch.json",
+        }
+        assert {name for name in last.getnames() if "." in name} == {
+            "site/onnxruntime/__init__.py",
+            "site/xgboost/__init__.py",
+            "searched/order.json",
+        }
