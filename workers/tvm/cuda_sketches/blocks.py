@@ -107,7 +107,7 @@ def reads_neighbours(schedule: Any, block: Any, vector: int) -> bool:
         [row_major_offset(load.source, load.indices, {hash(axis.var): point}) for point in points]
         for load in reads_of(schedule, block)
     )
-    return any([place - first for place in (first, *others)] == [*points] for first, *others in places)
+    return any([place - row[0] for place in row] == [*points] for row in places)
 
 
 def sample(schedule: Any, *values: int) -> Any:
