@@ -22,6 +22,13 @@ def test_a_product_that_reads_its_weights_once_finds_an_empty_cache(rows: int, e
     assert must_flush_cache(AUTO, product(rows), GPU) is empty
 
 
+@pytest.mark.parametrize("scales", ["float16", "float32"])
+def test_weights_of_four_bits_are_read_from_memory_though_they_have_scales(scales: str) -> None:
+    tensors = ("float16", (1, 4096)), ("uint32", (4096, 512)), (scales, (4096, 128)), ("float32", (1, 4096))
+    arguments = Arguments(tuple(Tensor("TENSOR", dtype, shape) for dtype, shape in tensors), outputs=(3,))
+    assert must_flush_cache(AUTO, arguments, GPU)
+
+
 def test_a_large_output_is_not_what_a_program_reads() -> None:
     assert not must_flush_cache(AUTO, Arguments(product(1).args, outputs=(1,)), GPU)
 
