@@ -57,16 +57,18 @@ class TiledSketch(GpuModel):
         (self._block,) = blocks(sketch)
         self._sketch = sketch
         self._tiles = GpuTiles(self._block, sketch.trace, nests, machine)
+        # TVM writes no valid CUDA for a longer vector that crosses the end of a row.
+        reads = [read for nest in nests for read in nest.reads if any(axis.reduced for axis in nest.axes)]
+        self._most_lanes = 8 if all(read.shape[-1] % 8 == 0 for read in reads) else 4
 
     @staticmethod
     def fits(sketch: Sketch) -> bool:
-        sketch_blocks = blocks(sketch)
-        if len(sketch_blocks) != 1:
-            return False
-        spatial, reductions = sketch_blocks[0].spatial, sketch_blocks[0].reduced
-        return {place.choice.width for place in spatial} == {GPU_LEVELS} and {
-            place.choice.width for place in reductions
-        } <= {GPU_SUM_LEVELS}
+        widths = [
+            {place.choice.width for place in places}
+            for block in blocks(sketch)
+            for places in (block.spatial, block.reduced)
+        ]
+        return len(widths) == 2 and widths[0] == {GPU_LEVELS} and widths[1] <= {GPU_SUM_LEVELS}
 
     def time_us(self, rows: Rows) -> Column:
         tiles = np.hstack([rows[:, place.columns] for place in self._block.tile_choices])
@@ -79,7 +81,10 @@ class TiledSketch(GpuModel):
         ends = np.cumsum([place.choice.width for place in self._block.tile_choices])[:-1]
         for place, factors in zip(self._block.tile_choices, np.split(best, ends, axis=1), strict=True):
             rows[:, place.columns] = factors
-        variants = [_set_list_choices(self._sketch, rows, unroll, vector) for unroll, vector in _VARIANTS]
+        variants = [
+            _set_list_choices(self._sketch, rows, unroll, min(vector, self._most_lanes))
+            for unroll, vector in _VARIANTS
+        ]
         slower = [us * (1 + _LATER * index) for index in range(len(variants))]
         first = np.sort(np.unique(np.concatenate(variants), axis=0, return_index=True)[1])
         return np.concatenate(variants)[first], np.concatenate(slower)[first]
@@ -182,15 +187,10 @@ class GpuTiles:
         spatial = [place.choice.extent for place in block.spatial]
         reductions = [place.choice.extent for place in block.reduced]
         nest = matrix_product_nest(tuple(spatial), tuple(reductions))
-        left, right = nest.reads
-        self._nest = Nest(
-            nest.axes,
-            (
-                replace(left, element_bytes=operand * rows * depth),
-                replace(right, element_bytes=operand * depth * columns),
-            ),
-            replace(nest.write, element_bytes=sums * rows * columns),
-        )
+        sizes = operand * rows * depth, operand * depth * columns
+        reads = [replace(r, element_bytes=size) for r, size in zip(nest.reads, sizes, strict=True)]
+        write = replace(nest.write, element_bytes=sums * rows * columns)
+        self._nest = Nest(nest.axes, tuple(reads), write)
         points = prod(spatial) * prod(reductions) * rows * columns * depth
         self._batch = max(1.0, round(prod(largest.extents) / points) if largest else 1.0)
 
