@@ -100,10 +100,7 @@ def call_of(task: Task, kernels: Path, target: Target) -> run_batch.Json:
     tensors = tuple(Tensor("TENSOR", *each) for each in operands(task))
     words = {str(place): _WORDS for place, each in enumerate(tensors) if each.dtype == "uint32"}
     args = Arguments(tensors, (len(tensors) - 1,), words).with_full_byte_range()
-    # Words and scales are two inputs, of which neither dominates: `auto` would leave both in the L2 cache.
-    evaluator = OPTIONS.evaluator.model_copy(update={"flush_l2": "on"} if task.kind == CODED else {})
-    options = OPTIONS.model_copy(update={"evaluator": evaluator})
-    call = make_timing_call("", "", args, TIMEOUT_SEC, options, target)
+    call = make_timing_call("", "", args, TIMEOUT_SEC, OPTIONS, target)
     return call | {"group": task.name, "check": _check(task, args, kernels)}
 
 

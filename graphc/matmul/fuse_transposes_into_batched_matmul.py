@@ -114,6 +114,8 @@ def _make_permuted_product(
     stack_axes = [f"a{axis}" for axis in range(len(stack))]
     sizes = dict(zip([*stack_axes, *"ijk"], [*stack, rows, sizes_of(product)[-1], inputs], strict=True))
     left, right = factors
+    if left.value.same_as(right.value):  # of two regions of a tensor, TVM's FuseTIR keeps one
+        raise Leave("both factors are the same tensor")
     # Axes of the factors in their order before the transposes.
     x, w = (
         [axis for _, axis in sorted(zip(factor.axes, [*stack_axes, *names], strict=True))]

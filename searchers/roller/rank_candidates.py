@@ -267,9 +267,8 @@ class Constructor:
                     block_tiles = split_each_reduction(block, self._machine)
                 placed_tiles += zip(block.tile_choices, block_tiles, strict=True)
             versions.append(placed_tiles)
-        # A ranking looks at no more, and versions may be equal.
-        combinations = product(product(*(values for _, values in other_choices)), versions)
-        pairs = list(islice(combinations, _VERSIONS * _LOOKED_AT))
+        # A ranking looks at fewer: attention has millions.
+        pairs = [*islice(product(product(*(values for _, values in other_choices)), versions), _MOST_BUILT)]
         rows = _suggested_rows(sketch, len(pairs))
         for row, (values, tiles) in zip(rows, pairs, strict=True):
             for place, factors in tiles:

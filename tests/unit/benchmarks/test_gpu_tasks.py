@@ -27,7 +27,7 @@ from benchmarks.gpu.tasks import (
 from mallorn.core.targets import Target
 from mallorn.graphc.export.output_errors import relative_error
 from mallorn.searchers.roller.rank_candidates import ranked
-from mallorn.workers.detached.run_batch import random_check_arguments
+from mallorn.workers.device.random_and_saved_arrays import draw_arguments
 from mallorn.workers.tvm.loop_nests import nests
 from mallorn.workers.tvm.rebuild_schedule import validate
 from mallorn.workers.tvm.sketches import design_space
@@ -56,7 +56,7 @@ KINDS: Final = {
 @pytest.mark.parametrize("task", [*REHEARSAL, *SEARCHED_REHEARSAL], ids=lambda task: task.name)
 def test_a_program_computes_the_right_result(task: Task, tmp_path: Path) -> None:
     check = call_of(task, tmp_path, Target('{"kind":"llvm"}'))["check"]
-    values = random_check_arguments(check["args"], check["seed"])
+    values = draw_arguments(check["args"], check["seed"])
     library, tensors = tvm.compile(module_of(task), "llvm"), [tvm.runtime.tensor(each) for each in values]
     library["main"](*tensors)
     error = relative_error(tensors[-1].numpy(), right_result(task, values[:-1]))

@@ -96,6 +96,10 @@ def weighted(builder: Any, x: Any) -> Any:
     return relax.op.matmul(builder.emit(relax.op.permute_dims(x, HEADS)), weights)
 
 
+def squared(builder: Any, x: Any) -> Any:
+    return relax.op.matmul(*(builder.emit(relax.op.permute_dims(x, HEADS)) for _ in range(2)))
+
+
 class TestFuseTransposesIntoBatchedMatmul(PassConformance):
     PASS = FuseTransposesIntoBatchedMatmul
     BEFORE = """
@@ -121,6 +125,7 @@ gv[2, 5, 3, 6] = heads_matmul(lv[2, 5, 3, 4], lv1[2, 3, 4, 6])
             ),
             "other operators read the product, too": network([(3, 3, 5, 4), (3, 3, 4, 6)], read_twice),
             "a factor of the product is constant": network([X], weighted),
+            "both factors are the same tensor": network([(2, 4, 3, 4)], squared),
         }
 
 

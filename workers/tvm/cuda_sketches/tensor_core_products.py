@@ -72,14 +72,13 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
     schedule, block = product.schedule, product.block
     dtype = product.operands[0].dtype
     fragment_depth = DEPTHS[dtype]
-    left, right = product.operands
     names = get_mma_intrin_group(
         SHARED,
         SHARED,
         "float16" if dtype in ("bfloat16", "tfloat32") else dtype,
         product.sums,
-        trans_a=not left.is_depth_innermost,
-        trans_b=right.is_depth_innermost,
+        trans_a=not product.operands[0].is_depth_innermost,
+        trans_b=product.operands[1].is_depth_innermost,
         # The other form of the store fails where TVM reuses the operands' shared memory for sums.
         not_use_mma_store_intrinic=True,
     )
