@@ -21,6 +21,7 @@ BANKS, BANK_BYTES = 32, 4  # of shared memory: each moves so many bytes in a cyc
 _WARP_REGISTERS: Final = 256  # granularity of register allocation to a warp
 _SCHEDULERS: Final = 4  # per multiprocessor; each has a quarter of the registers
 _OLDEST: Final = 75
+AMPERE: Final = 80  # number from which `mma` m16n8k16 and asynchronous copies exist
 _TEGRA: Final = 87  # CUDA guarantees no binary compatibility between it and desktop GPUs
 KNOWN_ARCHS: Final = tuple(
     f"sm_{number}{suffix}"
@@ -43,7 +44,7 @@ class ComputeCapability:
     @property
     def shared_reserved(self) -> int:
         """Bytes of shared memory that the driver reserves in each block."""
-        return SHARED_RESERVED if self.number >= 80 else 0
+        return SHARED_RESERVED if self.number >= AMPERE else 0
 
     @property
     def shared_per_block_optin(self) -> int:
@@ -74,7 +75,7 @@ class ComputeCapability:
         if registers_per_warp * _round_up(warps, _SCHEDULERS) > REGISTERS_PER_BLOCK:
             return 0
         warps_with_registers = REGISTERS_PER_SM // _SCHEDULERS // registers_per_warp * _SCHEDULERS
-        unit = 128 if self.number >= 80 else 256
+        unit = 128 if self.number >= AMPERE else 256
         return min(
             self.blocks_per_sm,
             self.threads_per_sm // WARP_SIZE // warps,

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import tvm
 
-from mallorn.core.compute_capability import WARP_SIZE, capability
+from mallorn.core.compute_capability import AMPERE, WARP_SIZE, capability
 from mallorn.workers.interfaces.hardware_probes import Finds, Probe
 from mallorn.workers.interfaces.tensor_arguments import Arguments, Tensor
 from mallorn.workers.tvm.cuda_kernel_resources import compile_for_cuda
@@ -27,7 +27,6 @@ VECTOR: Final = 4  # float32 numbers of a load
 SHARED_FLOATS: Final = 4096
 L2_BYTES: Final = 3 << 20  # fits the smallest L2 cache and exceeds every L1 cache
 MEMORY_BYTES: Final = 256 << 20  # exceeds the largest L2 cache
-_OLDEST_MMA: Final = 80  # compute capability from which the shapes below exist
 _TILE: Final = THREADS * VECTOR  # numbers that a block loads at a time
 
 
@@ -72,7 +71,7 @@ def cuda_probes(arch: str) -> Iterator[tuple[Probe, str]]:
     yield float32_peak()
     gpu = capability(arch)
     for dtype, instructions in MMAS.items():
-        if dtype in gpu.tensor_core_types and gpu.number >= _OLDEST_MMA:
+        if dtype in gpu.tensor_core_types and gpu.number >= AMPERE:
             for mma in instructions:
                 yield tensor_core_peak(dtype, mma)
     yield shared_bandwidth()

@@ -23,7 +23,7 @@ from tvm.s_tir.meta_schedule.schedule_rule import MultiLevelTilingTensorCore, Re
 from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 from tvm.tirx.build import split_host_device_mods
 
-from mallorn.core.compute_capability import capability
+from mallorn.core.compute_capability import AMPERE, capability
 from mallorn.graphc.core.graph_rewriting import collect_nodes
 from mallorn.graphc.export.code_generation import compilation_context
 from mallorn.graphc.matmul.dlight_int8_matmul import LowerableMatmul
@@ -34,7 +34,6 @@ LOWERED: Final = 64  # cached modules, as many as schedules are cached
 _SHARED_LIMIT: Final = "max_shared_memory_per_block"
 _WIDEST_GATHER: Final = 4
 _WAIT: Final = "async_wait_inflight_count"  # copies to shared memory that may still be on their way
-_OLDEST_ASYNC_COPY: Final = 80
 _STRUCTURE: Final = "SSSRRSRS"
 _BINDS: Final = ("blockIdx.y", "blockIdx.x", "threadIdx.y")
 _RULES: Final = (
@@ -72,7 +71,7 @@ def space_generators(target: Any) -> list[Any]:
         reuse_write=ReuseType("must", [2], "shared"),
     )
     spaces = [PostOrderApply(sch_rules=[custom, wide_sums, wmma, *simple_rules])]
-    if capability(target.attrs["arch"]).number >= _OLDEST_ASYNC_COPY:
+    if capability(target.attrs["arch"]).number >= AMPERE:
         spaces.append(PostOrderApply(sch_rules=[custom, mma, *simple_rules]))
     return spaces
 

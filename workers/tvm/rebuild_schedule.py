@@ -72,8 +72,10 @@ def _postprocess(schedule: Any, tir: str, target: str, insts: Sequence[Any]) -> 
             return False
     # Some of these do not lower or exceed the limit of static shared memory. Only they are
     # checked, since the check takes longer than all other steps.
-    is_odd = is_fixed or any(inst.kind.name == "ReadAt" or "shared" in inst.attrs for inst in insts)
-    return not (opts_in and is_odd) or can_launch(schedule.mod, tvm_target)
+    kinds = {inst.kind.name for inst in insts}
+    is_odd = opts_in and ("ReadAt" in kinds or any("shared" in inst.attrs for inst in insts))
+    has_no_tiles = tvm_target.kind.name == "cuda" and not kinds.intersection(TILES)
+    return not (is_odd or has_no_tiles) or can_launch(schedule.mod, tvm_target)
 
 
 def initialize_repeated_sums(schedule: Any) -> bool:

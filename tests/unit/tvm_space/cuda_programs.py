@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 import tvm
-from tvm import te, tirx
+from tvm import te, tirx, topi
 
 from mallorn.graphc.attention.fuse_short_attention import ShortAttention, short_attention_function
 from mallorn.graphc.quant.keep_block_quantized_weights import (
@@ -210,6 +210,11 @@ def pooling(channels: int, size: int) -> str:
     x, ry, rx = te.placeholder((channels, size, size), name="x"), *(te.reduce_axis((0, 2)) for _ in range(2))
     half = (channels, size // 2, size // 2)
     return _text([x, te.compute(half, lambda c, i, j: te.max(x[c, 2 * i + ry, 2 * j + rx], [ry, rx]), "y")])
+
+
+def means_of_windows(channels: int, size: int) -> str:
+    x = te.placeholder((1, channels, size, size), name="x")
+    return _text([x, topi.nn.pool2d(x, [2, 2], [2, 2], [1, 1], [0, 0, 0, 0], "avg")])
 
 
 def means_of_images(channels: int, size: int) -> str:

@@ -38,6 +38,7 @@ from mallorn.workers.tvm.run_recipe_passes import run_steps
 from mallorn.workers.tvm.sketches import design_space, to_plain_value
 from mallorn.workers.tvm.tvm_space import TvmSpace
 from tests.fixtures.cuda_emulator import lower, run_kernel
+from tests.unit.tvm_space import cuda_programs
 from tests.unit.tvm_space.cuda_programs import ARCHS, PROGRAMS, SMALL_PROGRAMS, product, target
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -194,6 +195,21 @@ def test_a_pipeline_of_one_step_is_refused_where_tvm_cannot_write_it() -> None:
         schedule = rebuild(tir, HERE, sketch.trace, candidate.decisions)
         if schedule is not None:
             assert compile_module(schedule.mod, HERE).imports
+
+
+def test_a_sum_by_threads_that_tvm_does_not_lower_once_unrolled_is_refused() -> None:
+    tir = cuda_programs.means_of_windows(8, 8)
+    by_threads = [sketch for sketch in design_space(tir, HERE) if sketch.choices and not sketch.facts]
+    vectors = [SketchRules(sketch).sample(np.random.default_rng(0), 16) for sketch in by_threads]
+    built = [
+        rebuild(tir, HERE, sketch.trace, tuple(row.tolist()))
+        for sketch, rows in zip(by_threads, vectors, strict=True)
+        for row in rows
+    ]
+    modules = [schedule.mod for schedule in built if schedule is not None]
+    assert 0 < len(modules) < len(built)
+    for module in modules:
+        assert lower(module, HERE).source
 
 
 def test_a_kernel_that_opts_in_has_more_shared_memory_than_one_that_does_not() -> None:

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from tvm.s_tir.dlight.gpu.matmul import auto_inline_consumer_chain, auto_inline_producers
 
-from mallorn.core.compute_capability import capability
+from mallorn.core.compute_capability import AMPERE, capability
 from mallorn.core.values.machine import element_bytes
 from mallorn.workers.tvm.cuda_sketches import blocks
-from mallorn.workers.tvm.cuda_sketches.fragments import OLDEST, SHARED, find_product
+from mallorn.workers.tvm.cuda_sketches.fragments import SHARED, find_product
 from mallorn.workers.tvm.normalized_product import NormalizedProduct, normalize
 
 KIND: Final = "cuda core product"
@@ -36,7 +36,7 @@ def schedules(module: Any, target: Any) -> Iterator[Any]:
     with suppress(*blocks.REFUSED, AssertionError):
         if find_product(module, target) is not None:
             return
-    has_copies = capability(target.attrs["arch"]).number >= OLDEST
+    has_copies = capability(target.attrs["arch"]).number >= AMPERE
     for stages, is_split in VARIANTS if has_copies else VARIANTS[:1]:
         with suppress(*blocks.REFUSED):
             product = normalize(module, (_SIDES, _SIDES, (_SHORT, 8, 16, 32)), is_swappable=True)

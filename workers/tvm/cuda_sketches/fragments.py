@@ -9,13 +9,12 @@ from tvm.s_tir.tensor_intrin.cuda import (
     shared_16x32_to_ldmatrix_32x16_layout,
 )
 
-from mallorn.core.compute_capability import BANK_BYTES, BANKS, WARP_SIZE, capability
+from mallorn.core.compute_capability import AMPERE, BANK_BYTES, BANKS, WARP_SIZE, capability
 from mallorn.core.values.machine import element_bytes
 from mallorn.graphc.matmul.tensor_core_instructions import tf32_layout
 from mallorn.workers.tvm.cuda_sketches.blocks import bind, reads_neighbours
 from mallorn.workers.tvm.normalized_product import NormalizedProduct, normalize
 
-OLDEST: Final = 80  # compute capability from which `mma` m16n8k16 and asynchronous copies exist
 SHARED: Final = "shared.dyn"
 SIDE: Final = 16  # rows and columns of a fragment of sums
 MOST_FRAGMENTS: Final = 8  # of a warp along each side, and of a step along the depth
@@ -47,7 +46,7 @@ FRAGMENTS: Final[dict[tuple[str, bool, int], Fragment]] = {
 
 def find_product(module: Any, target: Any) -> NormalizedProduct | None:
     """Return the program's product if tensor cores have instructions for its types and layout."""
-    if capability(target.attrs["arch"]).number < OLDEST:
+    if capability(target.attrs["arch"]).number < AMPERE:
         return None
     for depths in ((16, 32, 64), (32, 64)):  # fragments of bytes are deeper
         product = normalize(module, ((SIDE, 32, 64, 128), (SIDE, 32, 64, 128), depths))

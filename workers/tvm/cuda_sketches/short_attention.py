@@ -13,7 +13,7 @@ from typing import Any, Final
 from tvm.s_tir.dlight.gpu.matmul import auto_inline_consumer_chain
 from tvm.s_tir.tensor_intrin.cuda import get_mma_intrin_group
 
-from mallorn.core.compute_capability import WARP_SIZE, capability
+from mallorn.core.compute_capability import AMPERE, WARP_SIZE, capability
 from mallorn.core.values.machine import element_bytes
 from mallorn.graphc.core.graph_rewriting import OPERATOR
 from mallorn.graphc.matmul.tensor_core_instructions import FILL, own_name
@@ -21,7 +21,6 @@ from mallorn.workers.tvm.cuda_sketches import blocks
 from mallorn.workers.tvm.cuda_sketches.fragments import (
     HALVES,
     MOST_FRAGMENTS,
-    OLDEST,
     SHARED,
     SIDE,
     copy_by_warps,
@@ -38,7 +37,7 @@ _REDUCING: Final = [False, False, True, False, True, False, True, False, False, 
 
 def schedules(module: Any, target: Any) -> Iterator[Any]:
     """Yield schedules with open choices if the program is attention over few keys."""
-    if capability(target.attrs["arch"]).number < OLDEST:
+    if capability(target.attrs["arch"]).number < AMPERE:
         return
     for stages in _STAGES:
         with suppress(*blocks.REFUSED, AssertionError):
