@@ -44,6 +44,7 @@ HERE = target("sm_90a")
 CASES = {
     "few": (16, 32, "float16", False),
     "odd": (77, 64, "float16", True),
+    "even, of no whole fragments": (50, 32, "float16", False),
     "bf16": (48, 32, "bfloat16", True),
     "whole": (128, 64, "float16", True),
 }
