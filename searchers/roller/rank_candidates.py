@@ -267,7 +267,7 @@ class Constructor:
                     block_tiles = split_each_reduction(block, self._machine)
                 placed_tiles += zip(block.tile_choices, block_tiles, strict=True)
             versions.append(placed_tiles)
-        # A ranking looks at fewer: attention has millions.
+        # A ranking looks at fewer; attention has millions of combinations.
         pairs = [*islice(product(product(*(values for _, values in other_choices)), versions), _MOST_BUILT)]
         rows = _suggested_rows(sketch, len(pairs))
         for row, (values, tiles) in zip(rows, pairs, strict=True):

@@ -127,7 +127,7 @@ def schedule_attention(module: Any, stages: int) -> Any | None:
     instructions = _instructions(dtype, is_depth_innermost=True)
     multiply_fragments(schedule, scores, store, (steps, fragments), (HALVES, HALVES), instructions)
     pipeline(schedule, steps, 2, stages)
-    # Last: TVM cannot bound what a result without the padded rows reads.
+    # This comes last, since TVM cannot bound what a result without padded rows reads.
     auto_inline_consumer_chain(schedule, result)
     return blocks.describe(
         schedule,
