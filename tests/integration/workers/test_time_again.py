@@ -50,6 +50,22 @@ def test_the_export_is_timed_again_with_its_conditions_and_the_report_stays(work
     assert report(workshop, job) == before
 
 
+def test_the_worker_writes_the_exports_records_where_its_child_does_not_write(workshop, job):
+    folders = []
+
+    def compile_model(schedules_dir, out_so, **_params):
+        folders.append((Path(schedules_dir), Path(out_so).parent))
+        return workshop.graph_answers["compiled"]
+
+    workshop.graph_answers |= {
+        "compiled": workshop.graph_answers["compile_model"],
+        "compile_model": compile_model,
+    }
+    bench(workshop, job)
+    [(records, compiler_folder)] = folders
+    assert not records.is_relative_to(compiler_folder)
+
+
 def test_what_fails_is_part_of_the_result_and_the_job_stays_done(workshop, job):
     workshop.graph_answers["compile_model"] = CRASHED
     result = bench(workshop, job).report
