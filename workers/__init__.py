@@ -1,5 +1,1 @@
 """Celery workers: import models, search, build and measure, train, finish."""
-
-from mallorn.core.moved_modules import install
-
-install()

@@ -17,7 +17,6 @@ BY_NAME: Final = frozenset({"import_module", "__import__", "run_module", "find_s
 EXCEPTIONS: Final = {
     "mallorn/__main__.py": "an entry point, like the console script of pyproject.toml",
     "mallorn/core/registry.py": "names that users choose",
-    "mallorn/core/moved_modules.py": "old names of modules that users' classes import",
     "stack/run_stack.py": "modules that are loaded before the stack's parts are forked; it may import them",
     "workers/tvm/tensor_intrinsics.py": "modules that register intrinsics, by target; it may import them",
 }
