@@ -29,7 +29,7 @@ class Searcher(ABC):
     Contract
     - Proposals are a pure function of the arguments: a searcher keeps no state between
       calls, and gets all information from `history`, so that a round can be recomputed
-      anywhere. A searcher with state is a `mallorn.searchers.stateful_searcher.StatefulSearcher`.
+      anywhere.
     - It returns at most `count` distinct, valid candidates that are not in `history`; fewer
       only if the space has no more.
     - Its only constructor argument is a BatchSampler, for searchers that choose from a pool.

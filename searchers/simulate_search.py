@@ -9,7 +9,6 @@ from mallorn.costmodels.base import CostModel
 from mallorn.costmodels.labels import labels
 from mallorn.searchers.base import Searcher, Trial
 from mallorn.searchers.space import Space
-from mallorn.searchers.stateful_searcher import keep_state_between_calls
 from mallorn.searchers.synthetic_space import SyntheticSpace
 
 
@@ -24,7 +23,6 @@ def simulate(
 ) -> list[Trial]:
     """Propose, measure and refit until `trials` are measured, or no candidates are left."""
     history: list[Trial] = []
-    searcher = keep_state_between_calls(searcher)
     while len(history) < trials:
         model = fit_on_history(space, history, make_model, seed) if make_model and history else None
         rng = np.random.default_rng([seed, len(history)])

@@ -11,7 +11,6 @@ from mallorn.costmodels.labels import labels
 from mallorn.research.replay.replay_search import Arena, MakeModel, RecordedArena
 from mallorn.searchers.base import Searcher, Trial
 from mallorn.searchers.batch_searcher import Request
-from mallorn.searchers.stateful_searcher import keep_state_between_calls
 from mallorn.services.planner.families.base import Families, Member
 
 Histories = list[list[Trial]]
@@ -32,7 +31,6 @@ def play_together(
     members = [Member(i, task.workload, task.op, task.structure) for i, task in enumerate(tasks)]
     places = families.group(members)
     family_of = [places[member.id].family for member in members]
-    stateful = [keep_state_between_calls(searcher) for searcher in searchers]
     histories: Histories = [[] for _ in arenas]
     waiting = list(range(len(arenas)))
     while waiting:
@@ -42,7 +40,7 @@ def play_together(
             model = _fit([arenas[i] for i in peers], [histories[i] for i in peers], make_model, seed)
             rng = np.random.default_rng([seed, index, len(history)])
             request = Request(arena.space, history, model, batch, rng)
-            proposals = arena.propose(stateful[index], request)
+            proposals = arena.propose(searchers[index], request)
             history += [replace(arena.measure(each.candidate), origin=each.origin) for each in proposals]
             if not proposals or len(history) >= len(arena.recorded.candidates):
                 waiting.remove(index)

@@ -29,13 +29,6 @@ class PpoUnlearned(Ppo):
 
 
 @dataclass(eq=False, kw_only=True)
-class PpoForgetful(Ppo):
-    """Policies that begin anew in each round."""
-
-    keeping: bool = False
-
-
-@dataclass(eq=False, kw_only=True)
 class QLearningUnlearned(QLearning):
     """Walkers whose steps are all random."""
 
@@ -43,24 +36,10 @@ class QLearningUnlearned(QLearning):
 
 
 @dataclass(eq=False, kw_only=True)
-class QLearningForgetful(QLearning):
-    """Networks that begin anew in each round."""
-
-    keeping: bool = False
-
-
-@dataclass(eq=False, kw_only=True)
 class ReinforceUnlearned(Reinforce):
     """Draws from the tables fitted to the best known, without a step up the gradient."""
 
     learning: bool = False
-
-
-@dataclass(eq=False, kw_only=True)
-class ReinforceForgetful(Reinforce):
-    """Tables that begin anew in each round."""
-
-    keeping: bool = False
 
 
 @dataclass(eq=False, kw_only=True)
@@ -107,11 +86,8 @@ class Medoids(BatchSampler):
 
 TWINS: Final = {
     "ppo-unlearned": "benchmarks.lab.unlearned:PpoUnlearned",
-    "ppo-forgetful": "benchmarks.lab.unlearned:PpoForgetful",
     "qlearning-unlearned": "benchmarks.lab.unlearned:QLearningUnlearned",
-    "qlearning-forgetful": "benchmarks.lab.unlearned:QLearningForgetful",
     "reinforce-unlearned": "benchmarks.lab.unlearned:ReinforceUnlearned",
-    "reinforce-forgetful": "benchmarks.lab.unlearned:ReinforceForgetful",
     "mcts-unlearned": "benchmarks.lab.unlearned:MctsUnlearned",
     "es-unlearned": "benchmarks.lab.unlearned:EvolutionStrategyUnlearned",
     "beam-unlearned": "benchmarks.lab.unlearned:BeamUnlearned",

@@ -9,12 +9,12 @@ from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState, WorkKind
 from mallorn.core.values.event import CancelledEvent, FailedEvent, PausedEvent
 from mallorn.core.values.graph_report import GraphReport
+from mallorn.db.repositories.finish_states import FinishSteps
 from mallorn.db.repositories.job_events_and_warnings import Events, NewJobWarning, Warnings
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import LeaseToken
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.rounds import Rounds
-from mallorn.db.repositories.search_and_finish_states import FinishSteps
 from mallorn.db.tables import Context, Job, LeaseRow
 
 

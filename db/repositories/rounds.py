@@ -70,9 +70,9 @@ class Rounds(Repository):
             return None
         return Leases(self.session).claim(WorkItem.for_round(round_id), worker, lease_sec)
 
-    def store_inputs(self, round_id: int, cost_model_id: int | None, state_from: int | None = None) -> None:
-        """Store, at its first claim, a round's cost model and the round it continues."""
-        values = {"cost_model_id": cost_model_id, "state_from": state_from}
+    def store_inputs(self, round_id: int, cost_model_id: int | None) -> None:
+        """Store, at its first claim, a round's cost model."""
+        values = {"cost_model_id": cost_model_id}
         self.execute_and_count(update(Round).where(Round.id == round_id).values(values))
 
     def change_inputs(self, round_id: int, token: Token, **changes: Any) -> bool:

@@ -216,7 +216,7 @@ class FeatureRow(Base):
 
 
 class SearchState(Base):
-    """A searcher's state for a task's next round; the newest few stay (ADR 0024)."""
+    """A searcher's state that a worker of 0.1.0 stored; none is read (ADR 0024)."""
 
     __tablename__ = "search_states"
     __table_args__ = (Index("ix_search_states_task", "task_id"),)

@@ -137,9 +137,8 @@ class Task(Base):
 class Round(Base):
     """A batch of candidates of one task, planned by the bandit and leased by one worker.
 
-    Its proposals are a pure function of `seed`, `cost_model_id`, the SearchState of round
-    `state_from` and the workload's measurements up to `seen_upto`. LeaseRow names the
-    round's holder; results of an older attempt are rejected.
+    Its proposals are a pure function of `seed`, `cost_model_id` and the workload's measurements up
+    to `seen_upto`. LeaseRow names the round's holder; results of an older attempt are rejected.
     """
 
     __tablename__ = "rounds"
@@ -169,7 +168,7 @@ class Round(Base):
     searcher: Mapped[str]
     cost_model_id: Mapped[int | None] = mapped_column(ForeignKey("cost_models.id"))
     seen_upto: Mapped[int] = mapped_column(BigId)  # id of the newest measurement that it may read
-    state_from: Mapped[int | None] = mapped_column(BigId)  # the round whose SearchState it starts from
+    state_from: Mapped[int | None] = mapped_column(BigId)  # written by workers of 0.1.0, never read
     reason: Mapped[RoundNotes] = mapped_column(ValueType(RoundNotes))  # why the policy chose the task
     state: Mapped[str] = mapped_column(default=RoundState.QUEUED)
     worker: Mapped[str | None]  # the worker that last started it

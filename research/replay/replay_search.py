@@ -20,7 +20,6 @@ from mallorn.searchers.decision_space import DecisionSpace
 from mallorn.searchers.decision_vector_encoding import Points, genes_of
 from mallorn.searchers.simulate_search import fit_on_history
 from mallorn.searchers.space import Candidate, Sketch, Space
-from mallorn.searchers.stateful_searcher import keep_state_between_calls
 
 FAR: Final = np.inf
 BLOCK: Final = 1024  # candidates compared at once, so that distances stay in the CPU cache
@@ -285,7 +284,6 @@ def play(
     """Run a search: fit, propose, measure, until `trials` are done or none is proposed."""
     history: list[Trial] = []
     propose_sec = fit_sec = 0.0
-    searcher = keep_state_between_calls(searcher)
     while len(history) < trials:
         start = perf_counter()
         model = fit_on_history(arena.space, history, make_model, seed) if make_model and history else None

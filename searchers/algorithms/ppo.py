@@ -8,9 +8,8 @@ import numpy as np
 
 from mallorn.costmodels.base import Indices
 from mallorn.searchers.learning.decision_moves import STAY, moves_of, reward
-from mallorn.searchers.learning.dense_network import Array, DenseNetwork, Parameters
-from mallorn.searchers.learning.exploring_learner import HistorySample, ScoredRows, Scorer
-from mallorn.searchers.learning.stateful_learner import StatefulLearner
+from mallorn.searchers.learning.dense_network import Array, DenseNetwork
+from mallorn.searchers.learning.exploring_learner import HistorySample, Learner, ScoredRows, Scorer
 from mallorn.searchers.space import Matrix
 from mallorn.searchers.tile_factorizations import Rows
 
@@ -41,17 +40,6 @@ class Actor:
         self._critic = DenseNetwork(rows, HIDDEN, 1, rate, rng)
         moving = min(0.5, MOVED / max(1, knobs))
         self._calm = np.log([moving / 2, 1 - moving, moving / 2])
-
-    def parameters(self) -> Parameters:
-        policy = {f"policy.{name}": array for name, array in self._policy.parameters().items()}
-        return policy | {f"critic.{name}": array for name, array in self._critic.parameters().items()}
-
-    def load(self, parameters: Parameters) -> None:
-        """Load these parameters; ignore those of a network whose shapes differ."""
-        for part, network in (("policy.", self._policy), ("critic.", self._critic)):
-            network.load(
-                {n.removeprefix(part): array for n, array in parameters.items() if n.startswith(part)}
-            )
 
     def choose_actions(self, state: Matrix, rng: np.random.Generator) -> tuple[Indices, Array]:
         """Return an action (down, stay, up) per knob (decision), and its log probability."""
@@ -157,14 +145,15 @@ STEP = "step"
 
 
 @dataclass(eq=False, kw_only=True)
-class Ppo(StatefulLearner):
+class Ppo(Learner):
     """A policy changes all decisions of candidates (walkers) in each step, to raise scores.
 
     After each rollout the policy is updated a fixed number of times, and the walkers
-    restart from scored candidates, drawn with Boltzmann weights. Policies and critics
-    continue from the task's last round. With `learning` off, the walkers step at random.
+    restart from scored candidates, drawn with Boltzmann weights. With `learning` off, the
+    walkers step at random.
     """
 
+    learning: bool = True
     walkers: int = 128
     horizon: int = 4
     greed: float = 2.0
@@ -179,9 +168,7 @@ class Ppo(StatefulLearner):
         actors: dict[str, Actor] = {}
         for scored_rows in scorer.scored_rows_by_sketch():
             knob_count = len(moves_of(scored_rows.sketch).knobs)
-            actor = actors[scored_rows.sketch.key] = Actor(scored_rows.features, knob_count, self.rate, rng)
-            if parameters := self.stored_parameters.of(scored_rows.sketch.key):
-                actor.load(parameters)
+            actors[scored_rows.sketch.key] = Actor(scored_rows.features, knob_count, self.rate, rng)
         for _ in range(max(1, (self.considered - len(scorer)) // (self.walkers * self.horizon))):
             trails = [
                 Trajectory(actors[s.sketch.key], s)
@@ -194,5 +181,3 @@ class Ppo(StatefulLearner):
             for trail in trails if self.learning else ():
                 experience = trail.experience(self.discount, self.trace)
                 trail.actor.learn(experience, self.epochs, self.clip, self.entropy, rng)
-        for sketch, actor in actors.items():
-            self.stored_parameters.store(sketch, actor.parameters())

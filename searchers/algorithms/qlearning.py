@@ -18,9 +18,8 @@ from mallorn.searchers.learning.decision_moves import (
     moves_of,
     reward,
 )
-from mallorn.searchers.learning.dense_network import Array, DenseNetwork, Parameters
-from mallorn.searchers.learning.exploring_learner import HistorySample, ScoredRows, Scorer
-from mallorn.searchers.learning.stateful_learner import StatefulLearner
+from mallorn.searchers.learning.dense_network import Array, DenseNetwork
+from mallorn.searchers.learning.exploring_learner import HistorySample, Learner, ScoredRows, Scorer
 from mallorn.searchers.space import Matrix
 
 HIDDEN = (64, 64)
@@ -41,12 +40,6 @@ class QValues:
         self._moves = moves
         self._network = DenseNetwork(rows, HIDDEN, len(moves), rate, rng)
         self._replay = [measured_transitions]
-
-    def parameters(self) -> Parameters:
-        return self._network.parameters()
-
-    def load(self, parameters: Parameters) -> None:
-        self._network.load(parameters)
 
     def choose_directions(self, start: ScoredRows, epsilon: float, rng: np.random.Generator) -> Indices:
         """Return each row's best direction or, with probability `epsilon`, a random one."""
@@ -84,14 +77,15 @@ def _slope(directions: Indices, targets: Array, outputs: Array) -> Array:
 
 
 @dataclass(eq=False, kw_only=True)
-class QLearning(StatefulLearner):
+class QLearning(Learner):
     """Candidates (walkers) start from good ones and step in the directions of highest value.
 
     Values are trained on measured steps of the history, and on this round's steps with the
     model's score as reward. A share of the steps is random; it shrinks during the round.
-    Networks continue from the task's last round. With `learning` off, all steps are random.
+    With `learning` off, all steps are random.
     """
 
+    learning: bool = True
     walkers: int = 128
     walk: int = 4
     greed: float = 2.0
@@ -109,11 +103,7 @@ class QLearning(StatefulLearner):
             rows = decision_rows(scored_rows.sketch, sample.candidates, lines)
             features = scorer.space.features([sample.candidates[index] for index in lines])
             steps = measured_steps(moves, rows, features, sample.label[lines])
-            q_values = values[scored_rows.sketch.key] = QValues(
-                moves, scored_rows.features, steps, self.rate, rng
-            )
-            if parameters := self.stored_parameters.of(scored_rows.sketch.key):
-                q_values.load(parameters)
+            values[scored_rows.sketch.key] = QValues(moves, scored_rows.features, steps, self.rate, rng)
 
         rounds = max(1, (self.considered - len(scorer)) // (self.walkers * self.walk))
         for epsilon in np.geomspace(*(self.epsilon if self.learning else (1.0, 1.0)), num=rounds):
@@ -131,5 +121,3 @@ class QLearning(StatefulLearner):
             for walker in walkers if self.learning else ():
                 updates = round(self.updates * len(walker) / self.walkers)
                 values[walker.sketch.key].learn(updates, self.discount, rng)
-        for sketch, q_values in values.items():
-            self.stored_parameters.store(sketch, q_values.parameters())

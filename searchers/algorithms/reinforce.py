@@ -6,46 +6,29 @@ from dataclasses import dataclass
 import numpy as np
 
 from mallorn.costmodels.base import Column
-from mallorn.searchers.learning.dense_network import Parameters, has_shapes
-from mallorn.searchers.learning.exploring_learner import HistorySample, Scorer
+from mallorn.searchers.learning.exploring_learner import HistorySample, Learner, Scorer
 from mallorn.searchers.learning.knobs import Draw, KnobDistributions, frequency_logits, knobs_of, softmax
-from mallorn.searchers.learning.stateful_learner import LearnedParameters, StatefulLearner
 from mallorn.searchers.space import Sketch
 from mallorn.searchers.tile_factorizations import Rows
 
 POLICY = "policy"
 SMALLEST_SPREAD = 1e-6
-LEAST = 1e-12
 WORST = -1.0  # lower limit of advantages, in spreads, so that failures do not dominate
 
 
 class DecisionPolicy:
     """A policy: independent distributions over sketches and over each decision's options."""
 
-    def __init__(
-        self,
-        sketches: Sequence[Sketch],
-        good_rows: dict[str, Rows],
-        stored_parameters: LearnedParameters,
-        rate: float,
-    ) -> None:
-        """Fit to good rows of each sketch (`liked`) and to the last round's parameters."""
+    def __init__(self, sketches: Sequence[Sketch], good_rows: dict[str, Rows], rate: float) -> None:
+        """Fit to good rows of each sketch."""
         rows = [good_rows.get(s.key, np.empty((0, s.decision_count), dtype=np.int32)) for s in sketches]
         self._rate = rate
         self._taste = np.log([1.0 + len(preferred) for preferred in rows])
         self._tables = []
         for sketch, preferred in zip(sketches, rows, strict=True):
-            knobs, parameters = knobs_of(sketch), stored_parameters.of(sketch.key)
+            knobs = knobs_of(sketch)
             logits = frequency_logits(knobs, preferred, np.ones(len(preferred)))
-            if parameters is not None and has_shapes(parameters, {"chances": logits.shape}):
-                total = softmax(logits, knobs.exists) + np.maximum(0.0, parameters["chances"])
-                logits = np.log(np.maximum(total / 2, LEAST))
             self._tables.append(KnobDistributions(knobs, logits, rate))
-
-    def parameters(self, index: int) -> Parameters:
-        """Return the probability of each option of the decisions of sketch `index`."""
-        tables = self._tables[index]
-        return {"chances": softmax(tables.logits, tables.knobs.exists)}
 
     def draw(self, rng: np.random.Generator, count: int) -> list[Draw]:
         """Return `count` random candidates, as one draw per sketch."""
@@ -66,15 +49,15 @@ class DecisionPolicy:
 
 
 @dataclass(eq=False, kw_only=True)
-class Reinforce(StatefulLearner):
+class Reinforce(Learner):
     """Trains a few policies, each started from its own draw of the best candidates.
 
     A step weights each drawn candidate by its score minus the mean score of that policy's
-    draws (the baseline); an entropy bonus preserves exploration. The mean of the final
-    policies is stored. The task's next round averages it with the best candidates, and
-    starts from there.
+    draws (the baseline); an entropy bonus preserves exploration. With `learning` off, the
+    policies stay as they started.
     """
 
+    learning: bool = True
     policies: int = 4
     updates: int = 10
     elite: int = 32
@@ -90,7 +73,7 @@ class Reinforce(StatefulLearner):
                 scored_rows.sketch.key: scored_rows.rows
                 for scored_rows in scorer.draw_start_rows(self.elite, self.greed, rng)
             }
-            policies.append(DecisionPolicy(sketches, liked, self.stored_parameters, self.rate))
+            policies.append(DecisionPolicy(sketches, liked, self.rate))
         count = max(1, (self.considered - len(scorer)) // (self.updates * self.policies))
         for _ in range(self.updates):
             # One call of the model scores the draws of all policies.
@@ -104,6 +87,3 @@ class Reinforce(StatefulLearner):
             for index, policy in enumerate(policies if self.learning else ()):
                 start = index * len(sketches)
                 policy.learn(draws[index], promises[start : start + len(sketches)], self.entropy)
-        for index, sketch in enumerate(sketches):
-            chances = [policy.parameters(index)["chances"] for policy in policies]
-            self.stored_parameters.store(sketch.key, {"chances": np.mean(chances, axis=0)})

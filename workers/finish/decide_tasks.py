@@ -17,10 +17,10 @@ from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.event import CheckedEvent
 from mallorn.core.values.finish_report import UnmeasuredSchedule
 from mallorn.core.values.trial import DecidedTask, DecidedWinner, KeptCandidate, Trial
+from mallorn.db.repositories.finish_states import FinishSteps
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.job_progress import progress
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.db.repositories.search_and_finish_states import FinishSteps
 from mallorn.db.repositories.sketches import Sketches
 from mallorn.db.repositories.tasks import Tasks
 from mallorn.db.tables import Task, Workload

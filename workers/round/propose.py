@@ -19,7 +19,6 @@ from mallorn.db.repositories.rounds import Rounds
 from mallorn.searchers.base import DEFAULT, Proposal, Searcher, Trial, prefix_origin
 from mallorn.searchers.fill_batch import Filter, as_pending_trials, propose_first_valid, was_tried
 from mallorn.searchers.space import Space
-from mallorn.searchers.stateful_searcher import MOST_BYTES, State, StatefulSearcher
 from mallorn.workers.interfaces.candidate_compiler import Validate
 from mallorn.workers.measure.measurer_interface import MeasureInput, number_candidates
 from mallorn.workers.process.worker_runtime import Runtime
@@ -30,16 +29,14 @@ from mallorn.workers.tvm.tvm_space import TvmSpace
 SAFE_SEARCHER: Final = "random"  # uses neither a model nor a sampler
 WIDER: Final = 3  # candidates drafted per candidate that a model of a lowered view chooses
 WIDER_ON_GPU: Final = 4  # the same on GPUs, whose candidates no analytic model drafts
-SearcherResult = tuple[list[Proposal], State]
 log = logging.getLogger(__name__)
 
 
 class Proposed(NamedTuple):
-    """The candidates to measure, their proposals, and the searcher's new state, if any."""
+    """The candidates to measure, and their proposals."""
 
     slots: Sequence[MeasureInput]
     proposals: list[Proposal]
-    state: State
 
 
 def prepare_round(runtime: Runtime, round_id: int, token: Token) -> tuple[RoundContext, Proposed]:
@@ -122,11 +119,11 @@ def _propose(lookup: FeatureLookup, context: RoundContext, validate: Validate | 
     name, size, model = context.row.searcher, context.row.size, context.model
     searcher: type[Searcher] = resolve("search", name)
     if model is not None and model.view in LOWERED and not searcher.compiles:
-        proposals, state = _screen_then_lower(lookup, context, space, model)
+        proposals = _screen_then_lower(lookup, context, space, model)
     elif model is not None and context.on_base and not was_tried(context.history):
-        proposals, state = _propose_first_round(context, space, model)
+        proposals = _propose_first_round(context, space, model)
     else:
-        proposals, state = _search(context, space, model, size)
+        proposals = _search(context, space, model, size)
 
     candidates = [proposal.candidate for proposal in proposals if isinstance(proposal, Proposal)]
     is_valid = len(candidates) == len(proposals) and all(c.sketch in space.by_key for c in candidates)
@@ -136,30 +133,26 @@ def _propose(lookup: FeatureLookup, context: RoundContext, validate: Validate | 
             seam="search",
             name=name,
         )
-    if state is not None and not (isinstance(state, bytes) and len(state) <= MOST_BYTES):
-        text = f"the searcher {name} must leave at most {MOST_BYTES >> 10:,} KiB of bytes to its next round"
-        raise PluginFailed(text, seam="search", name=name)
     slots = number_candidates((candidate, space.by_key[candidate.sketch]) for candidate in candidates)
-    return Proposed(slots, [prefix_origin(proposal, name) for proposal in proposals], state)
+    return Proposed(slots, [prefix_origin(proposal, name) for proposal in proposals])
 
 
-def _propose_first_round(context: RoundContext, space: Space, model: CostModel) -> SearcherResult:
+def _propose_first_round(context: RoundContext, space: Space, model: CostModel) -> list[Proposal]:
     """Propose a task's first round if its cost model is a base (pre-trained) model: half
     space defaults, half candidates that the base ranks best. The base ranks the defaults no
     better than the analytic model that made them. If the base names a searcher (`opener`),
-    that one runs; the state is returned only if it is the round's own searcher."""
+    that one runs."""
     round_searcher = context.row.searcher
     searcher = round_searcher if round_searcher == SAFE_SEARCHER or model.opener is None else model.opener
     defaults = propose_first_valid(Filter(space, ()), space.defaults(), context.row.size // 2, DEFAULT)
     count = context.row.size - len(defaults)
-    proposals, state = _search(context, space, model, count, as_pending_trials(defaults), searcher)
-    proposals = defaults + [prefix_origin(proposal, searcher) for proposal in proposals]
-    return proposals, state if searcher == round_searcher else None
+    proposals = _search(context, space, model, count, as_pending_trials(defaults), searcher)
+    return defaults + [prefix_origin(proposal, searcher) for proposal in proposals]
 
 
 def _screen_then_lower(
     lookup: FeatureLookup, context: RoundContext, space: Space, model: CostModel
-) -> SearcherResult:
+) -> list[Proposal]:
     """Preselect with an analytic model of CPUs or, on a GPU, let the searcher propose
     without a model; then lower these candidates for the cost model to choose from. A GPU
     task's first round begins with the space's defaults."""
@@ -169,7 +162,7 @@ def _screen_then_lower(
     if is_gpu and not was_tried(context.history):
         defaults = propose_first_valid(Filter(space, ()), space.defaults(), context.row.size // 2, DEFAULT)
     size = context.row.size - len(defaults)
-    drafts, state = _search(context, space, draft, factor * size, as_pending_trials(defaults))
+    drafts = _search(context, space, draft, factor * size, as_pending_trials(defaults))
     candidates = [proposal.candidate for proposal in drafts]
     rows, is_known = lookup.look_up_features(model.view, context.work(space.by_key), candidates)
     scores = model.predict(rows).mean
@@ -177,7 +170,7 @@ def _screen_then_lower(
     proposals = [
         Proposal(candidates[i], float(scores[i]) if is_known[i] else None, drafts[i].origin) for i in order
     ]
-    return defaults + proposals, state
+    return defaults + proposals
 
 
 def _search(
@@ -187,12 +180,10 @@ def _search(
     count: int,
     pending_trials: Sequence[Trial] = (),
     name: str | None = None,
-) -> SearcherResult:
+) -> list[Proposal]:
     name = name or context.row.searcher
     # The fallback searcher must not depend on parts that may have failed.
     sampler = None if name == SAFE_SEARCHER else resolve("sampler", context.options.sampler)()
     searcher: Searcher = resolve("search", name)(sampler)
     history, rng = [*context.history, *pending_trials], np.random.default_rng(context.row.seed)
-    if isinstance(searcher, StatefulSearcher):
-        return searcher.propose_from(context.state, space, history, model, count, rng)
-    return searcher.propose(space, history, model, count, rng), None
+    return searcher.propose(space, history, model, count, rng)

@@ -14,7 +14,6 @@ from mallorn.costmodels.base import CostModel
 from mallorn.db.repositories.cost_models import CostModels
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.rounds import Rounds
-from mallorn.db.repositories.search_and_finish_states import SearchStates
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.tasks import Tasks
 from mallorn.db.repositories.trials import Trials
@@ -48,7 +47,6 @@ class RoundContext:
     model_name: str | None  # its family, name and version
     model_kind: str | None  # its registered name
     on_base: bool  # whether the model is a base or builds on one, so knows more than this job
-    state: bytes | None  # searcher's state after an earlier round, fixed by the first claim
     done_slots: frozenset[int]
 
     def work(self, sketches: Mapping[str, Sketch]) -> WorkloadOnTarget:
@@ -98,7 +96,6 @@ def load_round(session: Session, round_id: int) -> RoundContext:
         model_name=None if proposer is None else str(_name_of(proposer)),
         model_kind=None if model is None else options.cost_model if proposer is None else proposer.name,
         on_base=proposer is not None and (_name_of(proposer).is_base or "base" in proposer.metrics),
-        state=SearchStates(session).read_state(row.state_from),
         done_slots=frozenset(Rounds(session).done_slots(round_id)),
     )
 

@@ -17,7 +17,6 @@ from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import LeaseToken, Token, WorkItem
 from mallorn.db.repositories.rounds import Rounds
-from mallorn.db.repositories.search_and_finish_states import SearchStates
 from mallorn.db.repositories.tasks import Tasks
 from mallorn.workers.hardware_probe.run import ensure_machine
 from mallorn.workers.host.host_lock import HostLock
@@ -54,7 +53,7 @@ def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
         ensure_machine(runtime, work.job_id)
         with runtime.working_on(describe_round(runtime, round_id)):
             with HostLock().hold_shared():
-                context, (slots, proposals, state) = prepare_round(runtime, round_id, token)
+                context, (slots, proposals) = prepare_round(runtime, round_id, token)
             proposed_sec = time.monotonic()
             slots_left = [slot for slot in slots if slot.slot not in context.done_slots]
             build_ms = 0.0
@@ -81,23 +80,19 @@ def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
             "cost_model": context.model_name,
             "disturbance": commits.disturbance,
         }
-        close_round(
-            runtime, context, token, evaluate_ranking(runtime, context).model_copy(update=stats), state
-        )
+        close_round(runtime, context, token, evaluate_ranking(runtime, context).model_copy(update=stats))
         return CompletedRound(context.row.job_id, context.row.task_id)
     return None
 
 
 def fix_round_inputs(session: Session, hold: LeaseToken) -> None:
-    """Store, on a round's first claim, the cost model and searcher state of all attempts."""
+    """Store, on a round's first claim, the cost model of all attempts."""
     if hold.attempt == 1:
         row = Rounds(session).get(int(hold.item.subject))
         options = KeptOptions.model_validate(Jobs(session).get(row.job_id, None).options)
         family = Tasks(session).get(row.task_id).family
         model = select_ranking_model(session, row, family, options)
-        Rounds(session).store_inputs(
-            row.id, model, SearchStates(session).find_newest_round(row.task_id, row.searcher)
-        )
+        Rounds(session).store_inputs(row.id, model)
 
 
 def describe_round(runtime: Runtime, round_id: int) -> str:
@@ -109,11 +104,8 @@ def describe_round(runtime: Runtime, round_id: int) -> str:
         return f"round {row.index} of job {row.job_id}: {Tasks(session).get(row.task_id).name}"
 
 
-def close_round(
-    runtime: Runtime, context: RoundContext, token: Token, stats: RoundStats, state: bytes | None
-) -> None:
-    """End a round whose candidates are all measured; store the searcher's state and an
-    event.
+def close_round(runtime: Runtime, context: RoundContext, token: Token, stats: RoundStats) -> None:
+    """End a round whose candidates are all measured; store an event.
 
     Raises LeaseLost if another attempt has the round; Unavailable if restoring the database
     lost results.
@@ -124,8 +116,6 @@ def close_round(
             raise Unavailable(RESTORED)
         if not Rounds(session).close(row.id, token, RoundState.DONE, stats):
             raise LeaseLost
-        if state is not None:
-            SearchStates(session).store(row, state)
         fields = {
             "round": row.index,
             "task": context.task_index,

@@ -5,9 +5,9 @@ import pytest
 from mallorn.core.errors import LeaseLost
 from mallorn.core.states import JobState, WorkKind
 from mallorn.core.values.trial import DecidedTask
+from mallorn.db.repositories.finish_states import FinishSteps
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import WorkItem
-from mallorn.db.repositories.search_and_finish_states import FinishSteps
 from mallorn.db.repositories.tasks import Tasks
 from mallorn.workers.finish.run import finish
 from mallorn.workers.subprocesses.shutdown import ShutdownRequested

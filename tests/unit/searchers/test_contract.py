@@ -9,10 +9,8 @@ from mallorn.costmodels.base import CostModel
 from mallorn.costmodels.prefix_boosters import GeneratorModel, ValueModel
 from mallorn.searchers.base import Searcher
 from mallorn.searchers.batch_sampler import BatchSampler, Synthesiser
-from mallorn.searchers.stateful_searcher import StatefulSearcher
 from mallorn.searchers.testing import SearcherTestCase
 from tests.kits.samplers import BatchSamplerTestCase, SynthesiserTestCase
-from tests.kits.stateful_searchers import RememberingTestCase
 from tests.unit.searchers.trained_bases import base_of
 
 # A round of their usual size takes long; and topk explores hardly ever.
@@ -46,13 +44,7 @@ def registered(seam: str, kind: type, *, those: bool) -> list[str]:
 
 
 class TestSearcher(SearcherTestCase):
-    @pytest.fixture(params=registered("search", StatefulSearcher, those=False))
-    def searcher(self, request: pytest.FixtureRequest) -> Searcher:
-        return made("search", request.param)
-
-
-class TestStatefulSearcher(RememberingTestCase):
-    @pytest.fixture(params=registered("search", StatefulSearcher, those=True))
+    @pytest.fixture(params=list(REGISTRY["search"]))
     def searcher(self, request: pytest.FixtureRequest) -> Searcher:
         return made("search", request.param)
 

@@ -121,35 +121,3 @@ def test_an_untaught_policy_keeps_most_knobs_as_they_are(rng: np.random.Generato
     action, chance = Actor(state, 20, 1e-2, rng).choose_actions(state, rng)
     assert 1.0 < (action != KEEP).sum(axis=1).mean() < 3.5
     assert (chance <= 0).all()
-
-
-def test_a_network_goes_on_from_what_another_learned(rng: np.random.Generator) -> None:
-    rows, wanted = rng.normal(size=(64, 3)), rng.normal(size=(64, 2))
-    taught, other = (DenseNetwork(rows, (8,), 2, 1e-2, np.random.default_rng(seed)) for seed in (1, 2))
-    for _ in range(5):
-        taught.learn(rows, lambda out: out - wanted)
-    other.load(taught.parameters())
-    np.testing.assert_array_equal(other(rows), taught(rows))
-    before = taught(rows)
-    other.learn(rows, lambda out: out - wanted)
-    np.testing.assert_array_equal(taught(rows), before)
-
-
-@pytest.mark.parametrize("part", ["columns", "scale", "weight0", "bias1"])
-def test_a_lesson_of_another_shape_or_of_nonsense_is_left_alone(part: str, rng: np.random.Generator) -> None:
-    rows = rng.normal(size=(64, 3))
-    network = DenseNetwork(rows, (8,), 2, 1e-2, rng)
-    before = network(rows)
-    parameters = DenseNetwork(rows, (8,), 2, 1e-2, rng).parameters()
-    for broken in (parameters[part][:-1], np.full_like(parameters[part], np.nan)):
-        network.load({**parameters, part: broken})
-        np.testing.assert_array_equal(network(rows), before)
-
-
-def test_a_lesson_about_columns_that_are_not_there_is_left_alone(rng: np.random.Generator) -> None:
-    wide, narrow = rng.normal(size=(64, 5)), rng.normal(size=(64, 3))
-    network = DenseNetwork(narrow, (8,), 2, 1e-2, rng)
-    before = network(narrow)
-    parameters = DenseNetwork(wide[:, [0, 1, 4]], (8,), 2, 1e-2, rng).parameters()
-    network.load({**parameters, "columns": np.array([0.0, 1.0, 4.0])})
-    np.testing.assert_array_equal(network(narrow), before)

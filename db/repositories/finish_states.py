@@ -1,41 +1,14 @@
-"""States of searches and of finish stages, from which another worker can continue."""
+"""States of finish stages, from which another worker can continue."""
 
 from collections.abc import Mapping
-from typing import Final
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, select
 
 from mallorn.core.errors import LeaseLost
 from mallorn.core.values.trial import DecidedTask
 from mallorn.db.repositories.base import Repository
 from mallorn.db.repositories.leases import LeaseToken, is_still_held
-from mallorn.db.tables import FinishStep, Round, SearchState
-
-#: States kept per task: the last round's, and the one it started from, to recompute it.
-KEPT: Final = 2
-
-
-class SearchStates(Repository):
-    """Search states, at most one per round; deleted with the log or for newer ones."""
-
-    def find_newest_round(self, task_id: int, searcher: str) -> int | None:
-        conditions = SearchState.task_id == task_id, SearchState.searcher == searcher
-        round_id: int | None = self.session.scalar(select(func.max(SearchState.round_id)).where(*conditions))
-        return round_id
-
-    def read_state(self, round_id: int | None) -> bytes | None:
-        """Return the state that a round stored; None if it is missing or was deleted."""
-        query = select(SearchState.blob).where(SearchState.round_id == round_id)
-        return self.session.scalar(query)
-
-    def store(self, row: Round, state: bytes) -> None:
-        """Store a round's search state, in the transaction that closes the round."""
-        values = {"round_id": row.id, "task_id": row.task_id, "searcher": row.searcher, "blob": state}
-        self.session.execute(self.insert(SearchState).values(**values))
-        of_task = select(SearchState.round_id).where(SearchState.task_id == row.task_id)
-        newest = of_task.order_by(SearchState.round_id.desc()).limit(KEPT).subquery()
-        is_old = SearchState.round_id.not_in(select(newest.c.round_id))
-        self.execute_and_count(delete(SearchState).where(SearchState.task_id == row.task_id, is_old))
+from mallorn.db.tables import FinishStep
 
 
 class FinishSteps(Repository):
