@@ -157,8 +157,8 @@ class Settings(BaseSettings):
     quota_uploads: int = Field(
         16,
         ge=0,
-        description="Maximum of unfinished uploads in parts per owner; 0: no limit. After a day they are "
-        "deleted.",
+        description="Maximum of an owner's running uploads at each coordinator, and of unfinished uploads in "
+        "parts; 0: no limit. After a day unfinished ones are deleted.",
     )
     quota_targets: int = Field(
         200, ge=0, description="Maximum of different targets that an owner's jobs name; 0: no limit."
