@@ -163,12 +163,11 @@ class Settings(BaseSettings):
     quota_targets: int = Field(
         200, ge=0, description="Maximum of different targets that an owner's jobs name; 0: no limit."
     )
-    simulated_sec: float | None = Field(
+    simulated_device_sec: float | None = Field(
         None,
         ge=0,
-        description="Maximum of seconds that a round of the measurer `simulated` may take "
-        "(`simulated.device_sec` times `round_size`); 0: no simulated jobs. Default: 3600 "
-        "while there is no API key, else 0.",
+        description="Largest option `simulated.device_sec` of a job: a simulated candidate occupies a "
+        "worker for that time. Default: 60 while there is no API key, else 0.",
     )
     max_connections: int = Field(
         10_000,

@@ -21,6 +21,9 @@ MOST_AT_ONCE: Final = 4  # of the 40 threads that serve all requests
 def check_work_quotas(session: Session, settings: Settings, owner: str) -> None:
     """Raise TooMany if the owner's jobs, including uncommitted ones, exceed a quota."""
     usage, jobs, trials = Usage(session), settings.quota_jobs, settings.quota_trials
+    if (targets := settings.quota_targets) and usage.count_targets(owner) > targets:
+        message = f"{owner} may use {targets:,} targets, and this is another one"
+        raise TooMany(message, hint="name the target of an earlier job: mallorn jobs", retry_sec=AGAIN_SEC)
     if jobs and (total := usage.count_active_jobs(owner)) > jobs:
         message = f"{owner} may have {jobs} active jobs, and this is number {total}"
         raise TooMany(message, hint="wait until a job ends, or: mallorn jobs pause JOB", retry_sec=AGAIN_SEC)
