@@ -69,13 +69,8 @@ def check_simulated(options: JobOptions, settings: Settings, asks_keys: bool) ->
     if most_sec is None:
         most_sec = 0.0 if asks_keys else LOCAL_DEVICE_SEC
     if (device_sec := options.simulated.device_sec) > most_sec:
-        message = (
-            f"this service allows a `simulated.device_sec` of at most {most_sec:g} s, not {device_sec:g} s"
-        )
-        hint = (
-            f"--option simulated.device_sec={most_sec:g}   (the operator sets MALLORN_SIMULATED_DEVICE_SEC)"
-        )
-        raise InvalidRequest(message, hint=hint)
+        message = f"this service allows `simulated.device_sec` up to {most_sec:g}, not {device_sec:g}"
+        raise InvalidRequest(message, hint="lower it, or ask the operator: MALLORN_SIMULATED_DEVICE_SEC")
 
 
 def file_settings(settings: Settings, is_private: bool) -> dict[str, str]:

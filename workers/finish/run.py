@@ -360,12 +360,12 @@ def time_again(stage: StageContext) -> None:
 
 def compile_export(model: JobModel) -> TunedModel:
     """Compile the model with the job's exported schedules, which no cached library has."""
-    directory = model.whole_model.folder / "bench"
+    directory = model.folder.path / "bench"  # no child writes there
     directory.mkdir()
     with open_artifact(model.stage.job.export_uri or "") as (store, root):
         for name in DATABASE:
             store.get_file(f"{root}/{name}", str(directory / name))
     dynamic = model.stage.graph_report.dynamic
     whole_model = replace(model.whole_model, dynamic=dispatch_to_next_size(dynamic) if dynamic else None)
-    library = directory.with_suffix(".so")
+    library = whole_model.folder / "bench.so"
     return TunedModel((), directory, library, whole_model.compile(directory, library))

@@ -15,6 +15,7 @@ from mallorn.core.api_keys import Scope, hash_secret
 from mallorn.core.errors import TooMany
 from mallorn.core.log_setup import LONGEST, JsonLines, TextLines
 from mallorn.services.coordinator import health
+from mallorn.services.coordinator.app import Coordinator as CoordinatorApp
 from mallorn.services.coordinator.web import quotas
 from mallorn.services.coordinator.web.quotas import MOST_BUCKETS, FewAtOnce, RateLimit
 from mallorn.services.coordinator.web.request_limits import LARGEST_BODY, LARGEST_HEADERS, LONGEST_ADDRESS
@@ -196,6 +197,16 @@ def test_whether_it_is_ready_is_looked_up_once_for_all_who_ask(
             may_answer.set()
         assert {answer.result().status_code for answer in answers} == {200}
     assert len(looks) < 30
+
+
+def test_the_document_of_the_api_is_encoded_once(
+    guarded: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes 50 ms in the thread that serves everybody, and callers need no key for it."""
+    first = guarded.ask(None, "GET", "/openapi.json")
+    assert first.json()["openapi"]
+    monkeypatch.setattr(CoordinatorApp, "openapi", lambda _: pytest.fail("it is encoded again"))
+    assert guarded.ask(None, "GET", "/openapi.json").content == first.content
 
 
 def test_an_owner_has_a_few_dear_answers_at_a_time(
