@@ -25,7 +25,7 @@ from mallorn.services.coordinator.web.connection_limits import (
     raise_file_limit,
     split_file_limit,
 )
-from mallorn.services.coordinator.web.request_limits import SLOWEST_BYTES_PER_SEC
+from mallorn.services.coordinator.web.request_limits import PIECE_BYTES, SLOWEST_BYTES_PER_SEC
 
 # Time for requests in progress when the process is asked to stop.
 SHUTDOWN_SEC: Final = 5
@@ -54,8 +54,10 @@ class CoordinatorHttp(H11Protocol):
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        connection = transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PIECE_BYTES)  # the kernel has 4 MiB else
         transport.set_write_buffer_limits(0)  # call `pause_writing` for any byte that is not sent
-        self.app_state = {**self.app_state, PEER: LocalPeer(transport.get_extra_info("socket"))}
+        self.app_state = {**self.app_state, PEER: LocalPeer(connection)}
         self._limits.add(self, self.client[0] if self.client else "")
         self._update_head_timeout()
 

@@ -32,6 +32,7 @@ LONGEST_ADDRESS: Final = 16 * 1024  # bytes
 LARGEST_HEADERS: Final = 32 * 1024
 LARGEST_BODY: Final = 1 << 18  # five times the longest options with a target
 #: MALLORN_CLIENT_WAIT_SEC limits the time of a body, plus the time that its bytes take at this rate.
+PIECE_BYTES: Final = 1 << 16  # of a response that is sent at once
 SLOWEST_BYTES_PER_SEC: Final = 4 * 1024
 _OWN_COOKIE: Final = re.compile(rb"mallorn_[^\\]+")
 UPLOAD: Final = "PUT", f"{API}/models"  # its limit is MALLORN_MAX_MODEL_BYTES
@@ -95,11 +96,19 @@ class _LimitedBody:
         return message
 
     async def send(self, message: Message) -> None:
-        """Send a response message; if the body is not complete, close the connection."""
+        """Send a response message in pieces; if the body is not complete, close the connection.
+
+        The server buffers a piece that the client does not read, and waits before the next.
+        """
         if message["type"] == "http.response.start":
             self._has_response = True
             if not self._complete:
                 MutableHeaders(scope=message)["Connection"] = "close"
+        content = message.get("body", b"")
+        for end in range(PIECE_BYTES, len(content), PIECE_BYTES):
+            await self._send({**message, "body": content[end - PIECE_BYTES : end], "more_body": True})
+        if len(content) > PIECE_BYTES:
+            message = {**message, "body": content[(len(content) - 1) // PIECE_BYTES * PIECE_BYTES :]}
         await self._send(message)
 
     def check_size(self, size_bytes: int) -> None:

@@ -5,12 +5,15 @@ import select
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
+import anyio
 import pytest
 
 from mallorn.core.api_keys import hash_secret
 from mallorn.services.coordinator.web import connection_limits
 from mallorn.services.coordinator.web.connection_limits import ConnectionLimits, split_file_limit
+from mallorn.services.coordinator.web.request_limits import PIECE_BYTES, RequestLimits
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.waiting import PATIENCE
 
@@ -165,3 +168,32 @@ def test_a_client_that_does_not_read_is_cut_off(start: Start, stack: ExitStack) 
     gone.register(deaf, select.POLLRDHUP | select.POLLHUP | select.POLLERR)
     assert gone.poll(1000 * PATIENCE), "the kernel buffers a few of the forty answers"
     assert is_answered(connect(coordinator, stack))
+
+
+@pytest.mark.parametrize("size_bytes", [0, 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES])
+@pytest.mark.parametrize("more_body", [False, True])
+def test_a_response_is_sent_in_pieces_of_which_the_server_buffers_one(
+    size_bytes: int, more_body: bool
+) -> None:
+    content = bytes(range(256)) * (size_bytes // 256) + b"x" * (size_bytes % 256)
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/",
+        "raw_path": b"/",
+        "query_string": b"",
+        "headers": [],
+    }
+    pieces: list[dict[str, Any]] = []
+
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.body", "body": content, "more_body": more_body})
+
+    async def collect(message: Any) -> None:
+        pieces.append(message)
+
+    anyio.run(RequestLimits(app, None), scope, None, collect)  # type: ignore[arg-type]
+    assert b"".join(piece["body"] for piece in pieces) == content
+    assert all(len(piece["body"]) <= PIECE_BYTES for piece in pieces)
+    *others, last = [piece["more_body"] for piece in pieces]
+    assert (all(others), last) == (True, more_body)
