@@ -126,6 +126,11 @@ class Usage(Repository):
         trial = Measurement.kind == MeasurementKind.TRIAL, Measurement.job_id.in_(limited_jobs)
         return max(0, budgets - (self.session.scalar(select(func.count()).where(*trial)) or 0))
 
+    def count_targets(self, owner: str) -> int:
+        """Return the number of different targets of an owner's jobs, also deleted ones."""
+        targets = select(func.count(Job.target_id.distinct())).where(Job.owner == owner)
+        return self.session.scalar(targets) or 0
+
     def model_bytes(self, owner: str) -> int:
         """Return the total size of an owner's uploaded models in bytes."""
         return self.session.scalar(select(func.sum(Model.size_bytes)).where(Model.owner == owner)) or 0
