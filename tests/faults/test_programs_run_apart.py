@@ -1,5 +1,6 @@
 """Programs of a model run apart from the process that answers with keys, comparisons and scripts."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,19 +8,28 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from tvm import relax
+import tvm_ffi
+from tvm import relax, te
+from tvm.script import from_source
 from tvm.script import tirx as T
 
 from mallorn.core.errors import MallornError
 from mallorn.onnx_export import to_onnx
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.interfaces.tensor_arguments import Arguments, Tensor
+from mallorn.workers.sandbox.sandbox import BEST_EFFORT, WHOLE
+from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
 from mallorn.workers.subprocesses.errors import ChildCrashed
 from mallorn.workers.tvm.graph_recipes import PLAIN, stored_recipe
+from mallorn.workers.tvm.program_evaluator import ProgramEvaluator, ProgramFailed, redirect_folding
 
 TARGET = '{"kind": "llvm", "num-cores": 2}'
+HOST = tvm.target.Target("llvm")
 FAR = 2**30
 SIZE = 16
+needs_walls = pytest.mark.skipif(
+    probe_sandbox_support("best-effort") != WHOLE, reason="the kernel here confines processes only in part"
+)
 
 
 @T.prim_func(private=True, s_tir=True)
@@ -29,6 +39,25 @@ def far_store(a: T.Buffer((SIZE,), "float32"), b: T.Buffer((SIZE,), "float32")) 
         with T.sblock("store"):
             j = T.axis.spatial(SIZE, i)
             b[j + FAR] = a[j]
+
+
+# Calls of the C library in a program, each of which fails in its process.
+CALLS = {
+    "make a file": '"open", "{folder}/made", 65, 384',
+    "write to a file": '"open", "{folder}/secret", 1',
+    "read a file of the user": '"open", "{folder}/secret", 0',
+    "make a socket": '"socket", 2, 1, 0',
+    "start a process": '"fork"',
+    "signal another process": '"kill", {pid}, 0',
+    "write to a file of its parent": '"write", {fd}, "forged", 6',
+}
+
+
+def calling(calls: list[str]) -> Any:
+    """A program that stores what each call returns."""
+    lines = [f'    out[{i}] = T.call_extern("int32", {call})' for i, call in enumerate(calls)]
+    head = f'@T.prim_func(s_tir=True)\ndef main(out: T.Buffer(({len(calls)},), "int32")):'
+    return tvm.IRModule({"main": from_source("\n".join([head, *lines]))})
 
 
 def network(function: Any) -> Any:
@@ -55,6 +84,88 @@ def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelCompiler
 def room_of(child: ModelCompiler) -> Path:
     assert child._walls.room is not None
     return child._walls.room
+
+
+@pytest.fixture
+def evaluator() -> Iterator[ProgramEvaluator]:
+    with ProgramEvaluator(BEST_EFFORT) as made:
+        yield made
+
+
+def doubled() -> Any:
+    a = te.placeholder((SIZE,), name="a")
+    return tvm.IRModule({"main": te.create_prim_func([a, te.compute((SIZE,), lambda i: a[i] * 2.0)])})
+
+
+def is_doubled(evaluator: ProgramEvaluator) -> bool:
+    ones, result = evaluator.run(doubled(), HOST, [np.ones(SIZE, "float32"), np.zeros(SIZE, "float32")])
+    return bool((ones == 1).all() and (result == 2).all())
+
+
+@needs_walls
+def test_a_program_reaches_nothing_but_its_arrays(evaluator: ProgramEvaluator, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    with (tmp_path / "log").open("w") as log:
+        place = {"folder": tmp_path, "pid": os.getpid(), "fd": log.fileno()}
+        program = calling([call.format_map(place) for call in CALLS.values()])
+        (returned,) = evaluator.run(program, HOST, [np.zeros(len(CALLS), "int32")])
+    assert dict(zip(CALLS, returned.tolist(), strict=True)) == dict.fromkeys(CALLS, -1)
+    assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {"secret": "secret", "log": ""}
+
+
+def test_a_program_has_no_open_files_but_its_own(evaluator: ProgramEvaluator) -> None:
+    program = calling([f'"fcntl", {fd}, 1' for fd in range(3, 64)])
+    (flags,) = evaluator.run(program, HOST, [np.zeros(61, "int32")])
+    assert (flags >= 0).sum() == 3  # its memory, the same again for the mapping, and its requests
+
+
+def test_a_program_that_crashes_is_named_and_the_next_one_runs(evaluator: ProgramEvaluator) -> None:
+    program = tvm.IRModule({"main": far_store.with_attr("global_symbol", "main")})
+    for _ in range(2):
+        with pytest.raises(ProgramFailed, match="died of SIGSEGV"):
+            evaluator.run(program, HOST, [np.zeros(SIZE, "float32")] * 2)
+        assert is_doubled(evaluator)
+
+
+def test_forged_answers_of_a_program_reach_no_other_program(evaluator: ProgramEvaluator) -> None:
+    forged = calling([f'"write", {fd}, "0forged", 7' for fd in range(3, 32)] * 3)
+    with pytest.raises(ProgramFailed, match="forged"):
+        evaluator.run(forged, HOST, [np.zeros(87, "int32")])
+    evaluator.end()
+    assert is_doubled(evaluator)
+
+
+def test_a_program_changes_outputs_alone(evaluator: ProgramEvaluator) -> None:
+    given = tvm.runtime.tensor(np.ones(SIZE, "float32")), tvm.runtime.tensor(np.full(SIZE, 7, "float32"))
+    number = evaluator.build(doubled(), HOST, "main")
+    evaluator.call(number, given, inputs=[0, 1], outputs=[])
+    assert [set(tensor.numpy()) for tensor in given] == [{1}, {7}]
+    evaluator.call(number, given, inputs=[0], outputs=[1])
+    assert [set(tensor.numpy()) for tensor in given] == [{1}, {2}]
+
+
+def test_constants_fold_to_the_same_bits(evaluator: ProgramEvaluator) -> None:
+    x = relax.Var("x", relax.TensorType([8, 12], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            numbers = relax.const(np.linspace(-3, 3, 96, dtype="float32").reshape(8, 12))
+            shares = builder.emit(relax.op.nn.softmax(builder.emit(relax.op.exp(numbers))))
+            half = builder.emit(relax.op.astype(shares, "bfloat16"))
+            rounded = builder.emit(relax.op.astype(half, "float32"))
+            result = builder.emit_output(relax.op.add(x, rounded))
+        builder.emit_func_output(result)
+    mod, stock = builder.get(), tvm.get_global_func("tirx.build")
+    expected = relax.transform.FoldConstant()(mod)
+    try:
+        redirect_folding(evaluator)
+        folded = relax.transform.FoldConstant()(mod)
+    finally:
+        tvm_ffi.register_global_func("tirx.build", stock, override=True)
+    [binding] = folded["main"].body.blocks[0].bindings
+    [expected_binding] = expected["main"].body.blocks[0].bindings
+    numbers, expected_numbers = (each.value.args[1].data.numpy() for each in (binding, expected_binding))
+    assert np.array_equal(numbers, expected_numbers)
 
 
 def test_a_fold_that_crashes_fails_its_model_alone(compiler: ModelCompiler) -> None:

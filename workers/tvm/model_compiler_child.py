@@ -133,8 +133,8 @@ ANSWERS: Final = (
 )
 
 if __name__ == "__main__":
-    evaluator = ProgramEvaluator(os.environ.get(REACHED_VARIABLE, OFF))
-    redirect_folding(evaluator)
-    reference = ModelCompiler.write_reference.make_handler(partial(write_reference, run=evaluator.run))
-    handlers = collect_handlers(ModelCompiler, *ANSWERS, reference)
-    serve(refuse_if_code_changed(end_after_each_call(evaluator, handlers)))
+    with ProgramEvaluator(os.environ.get(REACHED_VARIABLE, OFF)) as evaluator:
+        redirect_folding(evaluator)
+        reference = ModelCompiler.write_reference.make_handler(partial(write_reference, run=evaluator.run))
+        handlers = collect_handlers(ModelCompiler, *ANSWERS, reference)
+        serve(refuse_if_code_changed(end_after_each_call(evaluator, handlers)))

@@ -20,7 +20,7 @@ from functools import partial
 from itertools import pairwise
 from math import prod
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import tvm
@@ -68,7 +68,8 @@ def run_here(mod: Any, target: Any, arrays: Sequence[Array]) -> list[Array]:
 
 class ProgramEvaluator:
     """Builds and runs programs in a process that lives until `end`. Construct it before this
-    process has further threads, and before it reads files of strangers."""
+    process has further threads, and before it reads files of strangers. A context manager,
+    which ends the fork server."""
 
     def __init__(self, sandbox_level: str) -> None:
         self._control, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -81,7 +82,17 @@ class ProgramEvaluator:
         self._programs = 0  # built by the present process
         serve = partial(_serve_forks, control, requests, self._memory_fd, sandbox_level)
         with control, requests:
-            fork(serve, new_session=False)
+            self._server_pid = fork(serve, new_session=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+        self._control.close()
+        self._requests.close()
+        os.close(self._memory_fd)
+        os.waitpid(self._server_pid, 0)
 
     def run(self, mod: Any, target: Any, arrays: Sequence[Array]) -> list[Array]:
         """Run a module's `main`, as RunProgram. Raises ProgramFailed, MemoryError."""
