@@ -9,19 +9,21 @@ import numpy as np
 import pytest
 import tvm
 import tvm_ffi
+from onnx import helper
 from tvm import relax, te
 from tvm.script import from_source
-from tvm.script import tirx as T
 
+from mallorn.cli.host_checks import tvm_process
 from mallorn.core.errors import MallornError
 from mallorn.onnx_export import to_onnx
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.interfaces.tensor_arguments import Arguments, Tensor
 from mallorn.workers.sandbox.sandbox import BEST_EFFORT, WHOLE
 from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
-from mallorn.workers.subprocesses.errors import ChildCrashed
+from mallorn.workers.subprocesses.errors import ChildCrashed, ChildFailed
 from mallorn.workers.tvm.graph_recipes import PLAIN, stored_recipe
 from mallorn.workers.tvm.program_evaluator import ProgramEvaluator, ProgramFailed, redirect_folding
+from tests.fixtures.onnx_network import saved
 
 TARGET = '{"kind": "llvm", "num-cores": 2}'
 HOST = tvm.target.Target("llvm")
@@ -32,13 +34,15 @@ needs_walls = pytest.mark.skipif(
 )
 
 
+# It writes far behind the end of its output.
+far_store = from_source(f"""
 @T.prim_func(private=True, s_tir=True)
-def far_store(a: T.Buffer((SIZE,), "float32"), b: T.Buffer((SIZE,), "float32")) -> None:
-    """Write far behind the end of its output."""
-    for i in range(SIZE):
+def far_store(a: T.Buffer(({SIZE},), "float32"), b: T.Buffer(({SIZE},), "float32")):
+    for i in range({SIZE}):
         with T.sblock("store"):
-            j = T.axis.spatial(SIZE, i)
-            b[j + FAR] = a[j]
+            j = T.axis.spatial({SIZE}, i)
+            b[j + {FAR}] = a[j]
+""")
 
 
 # Calls of the C library in a program, each of which fails in its process.
@@ -92,9 +96,9 @@ def evaluator() -> Iterator[ProgramEvaluator]:
         yield made
 
 
-def doubled() -> Any:
-    a = te.placeholder((SIZE,), name="a")
-    return tvm.IRModule({"main": te.create_prim_func([a, te.compute((SIZE,), lambda i: a[i] * 2.0)])})
+def doubled(size: int = SIZE) -> Any:
+    a = te.placeholder((size,), name="a")
+    return tvm.IRModule({"main": te.create_prim_func([a, te.compute((size,), lambda i: a[i] * 2.0)])})
 
 
 def is_doubled(evaluator: ProgramEvaluator) -> bool:
@@ -135,6 +139,18 @@ def test_forged_answers_of_a_program_reach_no_other_program(evaluator: ProgramEv
     assert is_doubled(evaluator)
 
 
+def test_a_program_that_breaks_its_connection_harms_no_other(evaluator: ProgramEvaluator) -> None:
+    calls = [f'"shutdown", {fd}, 2' for fd in range(3, 32)]  # of both directions
+    calls += [f'"ftruncate64", {fd}, T.int64({size})' for fd in range(3, 32) for size in (0, 1 << 30)]
+    calls += [f'"fcntl", {fd}, 1033, 14' for fd in range(3, 32)]  # seals: shrink, grow, write
+    with pytest.raises((ProgramFailed, MemoryError)):
+        evaluator.run(calling(calls), HOST, [np.zeros(len(calls), "int32")])
+    evaluator.end()
+    assert is_doubled(evaluator)
+    million = evaluator.run(doubled(1 << 20), HOST, [np.ones(1 << 20, "float32")] * 2)
+    assert (million[1] == 2).all()  # which needs more memory than before
+
+
 def test_a_program_changes_outputs_alone(evaluator: ProgramEvaluator) -> None:
     given = tvm.runtime.tensor(np.ones(SIZE, "float32")), tvm.runtime.tensor(np.full(SIZE, 7, "float32"))
     number = evaluator.build(doubled(), HOST, "main")
@@ -164,7 +180,7 @@ def test_constants_fold_to_the_same_bits(evaluator: ProgramEvaluator) -> None:
         tvm_ffi.register_global_func("tirx.build", stock, override=True)
     [binding] = folded["main"].body.blocks[0].bindings
     [expected_binding] = expected["main"].body.blocks[0].bindings
-    numbers, expected_numbers = (each.value.args[1].data.numpy() for each in (binding, expected_binding))
+    numbers, expected_numbers = (each.value.args[1].value.numpy() for each in (binding, expected_binding))
     assert np.array_equal(numbers, expected_numbers)
 
 
@@ -187,3 +203,20 @@ def test_a_reference_that_crashes_fails_its_program_alone(compiler: ModelCompile
     assert not isinstance(caught.value, ChildCrashed), caught.value
     assert compiler.list_passes()
     assert compiler.pid == pid
+
+
+@needs_walls
+def test_a_command_s_process_reads_its_model_and_writes_no_file_of_the_user(tmp_path: Path) -> None:
+    relu = helper.make_node("Relu", ["x"], ["y"])
+    model, other = (
+        saved(tmp_path / name, [relu], {"x": [1, 3]}, {"y": [1, 3]}) for name in ("a.onnx", "b.onnx")
+    )
+    (dumped := tmp_path / "dumped").mkdir()
+    with tvm_process(Path(model), writes=[dumped]) as graphs:
+        with pytest.raises(ChildFailed, match="Permission denied"):
+            graphs.report_passes(model, TARGET, PLAIN.name, {}, [], str(tmp_path))
+        with pytest.raises(MallornError):
+            graphs.read_signature(other, {})
+        graphs.report_passes(model, TARGET, PLAIN.name, {}, [], str(dumped))
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.onnx", "b.onnx", "dumped"]
+    assert list(dumped.iterdir())

@@ -11,7 +11,7 @@ import fcntl
 import json
 import mmap
 import os
-import select
+import resource
 import signal
 import socket
 from collections.abc import Callable, Collection, Sequence
@@ -43,11 +43,11 @@ Array = NDArray[Any]
 #: Runs the `main` of a module for a target on these arguments; returns them after the run.
 RunProgram = Callable[[Any, Any, Sequence[Array]], list[Array]]
 
-_START: Final = b"s"  # asks the fork server for a process
+_END: Final = b"end"  # other requests are the first byte of their text in the memory, and its end
 _DONE: Final = b"1"
 _FAILED: Final = b"0"  # then the error's text
-_ANSWER_BYTES: Final = 2000
-_PID_BYTES: Final = 4
+_DIED: Final = b"-"  # then the signal's number; 0 for an exit
+_MESSAGE_BYTES: Final = 2000
 _ALIGNMENT: Final = 64  # TVM's kernels expect it of tensors
 _FOLDED: Final = "tir_function"  # name by which FoldConstant calls what it built
 _RUN: Final = "mallorn.run_folded_program"
@@ -72,25 +72,21 @@ class ProgramEvaluator:
     which ends the fork server."""
 
     def __init__(self, sandbox_level: str) -> None:
-        self._control, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._requests, requests = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._server, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._memory_fd = os.memfd_create("programs", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         # If a process could shorten the file, reading it would end this process.
-        fcntl.fcntl(self._memory_fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+        fcntl.fcntl(self._memory_fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
         self._memory_bytes = 0
-        self._pid = 0
         self._programs = 0  # built by the present process
-        serve = partial(_serve_forks, control, requests, self._memory_fd, sandbox_level)
-        with control, requests:
+        with control:
+            serve = partial(_serve_forks, control, self._memory_fd, sandbox_level)
             self._server_pid = fork(serve, new_session=False)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.end()
-        self._control.close()
-        self._requests.close()
+        self._server.close()
         os.close(self._memory_fd)
         os.waitpid(self._server_pid, 0)
 
@@ -116,22 +112,13 @@ class ProgramEvaluator:
         are indices; tensors that are no inputs hold zeros. Raises ProgramFailed, MemoryError."""
         self._request({"program": program}, tensors, inputs, outputs)
 
-    def end(self) -> int:
-        """Kill the process, if any, and forget its programs; return the signal that ended it."""
-        if not self._pid:
-            return 0
-        # The fork server reaps it when asked for the next one, so the pid is still its own.
-        os.kill(self._pid, signal.SIGKILL)
-        if not (ended := self._control.recv(1)):
-            raise SystemExit("the fork server has ended")
-        with suppress(BlockingIOError):
-            while self._requests.recv(_ANSWER_BYTES, socket.MSG_DONTWAIT):
-                pass
+    def end(self) -> None:
+        """Kill the process, if any, and forget its programs and arrays."""
         if self._memory_bytes:
+            self._ask(_END)
             with mmap.mmap(self._memory_fd, self._memory_bytes) as memory:
                 memory.madvise(mmap.MADV_REMOVE)
-        self._pid = self._programs = 0
-        return ended[0]
+        self._programs = 0
 
     def _request(
         self,
@@ -141,9 +128,6 @@ class ProgramEvaluator:
         outputs: Collection[int] = (),
     ) -> None:
         """Have the process carry out a request on copies of tensors, and wait for it."""
-        if not self._pid:
-            self._control.send(_START)
-            self._pid = int.from_bytes(self._control.recv(_PID_BYTES), "little")
         # The memory holds the tensors, then the text of the request.
         places, start = [], 0
         for tensor in tensors:
@@ -162,28 +146,24 @@ class ProgramEvaluator:
                 tensor.copyto(copies[index])
             else:
                 _bytes_of(memory, *places[index]).fill(0)
-        self._requests.send(json.dumps([start, end]).encode())
-        self._wait()
+        answer = self._ask(json.dumps([start, end]).encode())
+        if answer[:1] == _DIED:
+            self._programs = 0
+            if (died_of := answer[1]) == signal.SIGKILL:
+                raise MemoryError("a program of the model took more memory than there is")
+            cause = f"died of {signal.Signals(died_of).name}" if died_of else "ended"
+            raise ProgramFailed(f"the process that ran a program of the model {cause}")
+        if answer != _DONE:
+            words = answer[1:].decode(errors="replace")
+            raise ProgramFailed(f"a program of the model raised an error: {words}")
         for index in outputs:
             copies[index].copyto(tensors[index])
 
-    def _wait(self) -> None:
-        """Wait for the process's answer. Raises ProgramFailed, or MemoryError if the kernel killed it."""
-        poller = select.poll()
-        for end in (self._requests, self._control):
-            poller.register(end, select.POLLIN)
-        poller.poll()
-        try:
-            answer = self._requests.recv(_ANSWER_BYTES, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            died_of = self.end()
-            if died_of == signal.SIGKILL:
-                raise MemoryError("a program of the model took more memory than there is") from None
-            cause = f"died of {signal.Signals(died_of).name}" if died_of else "ended"
-            raise ProgramFailed(f"the process that ran a program of the model {cause}") from None
-        if answer != _DONE:
-            text = answer[1:].decode(errors="replace")
-            raise ProgramFailed(f"a program of the model raised an error: {text}")
+    def _ask(self, request: bytes) -> bytes:
+        self._server.send(request)
+        if not (answer := self._server.recv(_MESSAGE_BYTES)):
+            raise SystemExit("the fork server has ended")
+        return answer
 
 
 def redirect_folding(evaluator: ProgramEvaluator) -> None:
@@ -227,40 +207,41 @@ def end_after_each_call(evaluator: ProgramEvaluator, methods: Served) -> Served:
     return {name: wrap(answer) for name, answer in methods.items()}
 
 
-def _serve_forks(control: socket.socket, requests: socket.socket, memory_fd: int, level: str) -> None:
-    """Fork a process for each message, until the parent closes the connection. Answer with
-    its pid, and at its end with the signal that ended it, or 0."""
-    kept = sorted((control.fileno(), requests.fileno(), memory_fd))
-    for low, high in pairwise((2, *kept, os.sysconf("SC_OPEN_MAX"))):
-        os.closerange(low + 1, high)
+def _serve_forks(control: socket.socket, memory_fd: int, level: str) -> None:
+    """Pass requests to a process, which is forked for the first one after _END, and its
+    answers back, until the parent closes the connection."""
+    _close_all_but(control.fileno(), memory_fd)
     readable = [(path, landlock.READ) for path, _ in system_paths()]
     pid = 0
-    while control.recv(1):
-        if pid:
-            os.waitpid(pid, 0)
-        with suppress(BlockingIOError):  # a request that the last process has not read
-            requests.recv(_ANSWER_BYTES, socket.MSG_DONTWAIT)
-        serve = partial(_serve_programs, control, requests, memory_fd, level, readable)
-        pid = fork(serve, new_session=False)
-        control.send(pid.to_bytes(_PID_BYTES, "little"))
-        result = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        is_signal = result is not None and result.si_code != os.CLD_EXITED
-        control.send(bytes([result.si_status if result and is_signal else 0]))
+    while request := control.recv(_MESSAGE_BYTES):
+        answer = b""
+        if request != _END:
+            if not pid:
+                # A connection of its own: a process could close one that others use later.
+                connection, requests = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                with requests:
+                    serve = partial(_serve_programs, requests, memory_fd, level, readable)
+                    pid = fork(serve, new_session=False)
+            with suppress(BrokenPipeError, ConnectionResetError):
+                connection.send(request)
+                answer = connection.recv(_MESSAGE_BYTES)
+        if not answer and pid:
+            os.kill(pid, signal.SIGKILL)  # without effect if it is what has died
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            connection.close()
+            pid, answer = 0, _DIED + bytes([max(0, -code)])
+        control.send(answer or _DONE)
 
 
 def _serve_programs(
-    control: socket.socket,
-    requests: socket.socket,
-    memory_fd: int,
-    level: str,
-    readable: Sequence[tuple[Path, int]],
+    requests: socket.socket, memory_fd: int, level: str, readable: Sequence[tuple[Path, int]]
 ) -> None:
     """Carry out requests in this process, until it is killed."""
-    control.close()
     null_fd = os.open(os.devnull, os.O_RDWR)
-    for standard_fd in range(3):
-        os.dup2(null_fd, standard_fd)
-    os.close(null_fd)
+    for fd in range(3):
+        os.dup2(null_fd, fd)
+    _close_all_but(requests.fileno(), memory_fd)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # it could lengthen the memory file
     for confine in (
         lambda: landlock.restrict_process(readable, connects=False),
         lambda: seccomp.install_syscall_filter(spawns=False, connects=False),
@@ -272,16 +253,21 @@ def _serve_programs(
             if level == WHOLE:
                 raise
     functions: list[Any] = []
-    while request := requests.recv(_ANSWER_BYTES):
+    while request := requests.recv(_MESSAGE_BYTES):
         start, end = json.loads(request)
         memory = np.frombuffer(mmap.mmap(memory_fd, end), "uint8")
         # The one broad `except`: the caller decides what an exception means.
         try:
             _carry_out(json.loads(memory[start:].tobytes()), memory, functions)
         except Exception as error:
-            requests.send(_FAILED + describe_tvm_error(error).encode()[: _ANSWER_BYTES - 1])
+            requests.send(_FAILED + describe_tvm_error(error).encode()[: _MESSAGE_BYTES - 1])
         else:
             requests.send(_DONE)
+
+
+def _close_all_but(*kept: int) -> None:
+    for low, high in pairwise((2, *sorted(kept), os.sysconf("SC_OPEN_MAX"))):
+        os.closerange(low + 1, high)
 
 
 def _carry_out(fields: dict[str, Any], memory: Array, functions: list[Any]) -> None:
