@@ -43,7 +43,7 @@ Array = NDArray[Any]
 #: Runs the `main` of a module for a target on these arguments; returns them after the run.
 RunProgram = Callable[[Any, Any, Sequence[Array]], list[Array]]
 
-_END: Final = b"end"  # other requests are the first byte of their text in the memory, and its end
+_END: Final = b"end"  # ends the process; all other requests say where their text is in the memory
 _DONE: Final = b"1"
 _FAILED: Final = b"0"  # then the error's text
 _DIED: Final = b"-"  # then the signal's number; 0 for an exit
@@ -68,8 +68,7 @@ def run_here(mod: Any, target: Any, arrays: Sequence[Array]) -> list[Array]:
 
 class ProgramEvaluator:
     """Builds and runs programs in a process that lives until `end`. Construct it before this
-    process has further threads, and before it reads files of strangers. A context manager,
-    which ends the fork server."""
+    process has further threads, and before it reads files of strangers."""
 
     def __init__(self, sandbox_level: str) -> None:
         self._server, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
