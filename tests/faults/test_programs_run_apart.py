@@ -94,6 +94,9 @@ def room_of(child: ModelCompiler) -> Path:
 def evaluator() -> Iterator[ProgramEvaluator]:
     with ProgramEvaluator(BEST_EFFORT) as made:
         yield made
+    made._server.close()
+    os.close(made._memory_fd)
+    os.waitpid(-1, 0)
 
 
 def doubled(size: int = SIZE) -> Any:
@@ -135,7 +138,8 @@ def test_forged_answers_of_a_program_reach_no_other_program(evaluator: ProgramEv
     forged = calling([f'"write", {fd}, "0forged", 7' for fd in range(3, 32)] * 3)
     with pytest.raises(ProgramFailed, match="forged"):
         evaluator.run(forged, HOST, [np.zeros(87, "int32")])
-    evaluator.end()
+    with evaluator:  # its process ends
+        pass
     assert is_doubled(evaluator)
 
 
@@ -145,7 +149,8 @@ def test_a_program_that_breaks_its_connection_harms_no_other(evaluator: ProgramE
     calls += [f'"fcntl", {fd}, 1033, 14' for fd in range(3, 32)]  # seals: shrink, grow, write
     with pytest.raises((ProgramFailed, MemoryError)):
         evaluator.run(calling(calls), HOST, [np.zeros(len(calls), "int32")])
-    evaluator.end()
+    with evaluator:  # its process ends
+        pass
     assert is_doubled(evaluator)
     million = evaluator.run(doubled(1 << 20), HOST, [np.ones(1 << 20, "float32")] * 2)
     assert (million[1] == 2).all()  # which needs more memory than before
@@ -154,9 +159,9 @@ def test_a_program_that_breaks_its_connection_harms_no_other(evaluator: ProgramE
 def test_a_program_changes_outputs_alone(evaluator: ProgramEvaluator) -> None:
     given = tvm.runtime.tensor(np.ones(SIZE, "float32")), tvm.runtime.tensor(np.full(SIZE, 7, "float32"))
     number = evaluator.build(doubled(), HOST, "main")
-    evaluator.call(number, given, inputs=[0, 1], outputs=[])
+    evaluator.call(number, given, inputs=2, first_output=2)
     assert [set(tensor.numpy()) for tensor in given] == [{1}, {7}]
-    evaluator.call(number, given, inputs=[0], outputs=[1])
+    evaluator.call(number, given, inputs=1, first_output=1)
     assert [set(tensor.numpy()) for tensor in given] == [{1}, {2}]
 
 

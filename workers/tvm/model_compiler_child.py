@@ -37,7 +37,7 @@ from mallorn.workers.tvm.extract_tasks_of_range import extract_range
 from mallorn.workers.tvm.graph_recipes import step_json
 from mallorn.workers.tvm.import_onnx_to_relax import load_network
 from mallorn.workers.tvm.parsed_program_cache import parse_module, parse_tvm_target
-from mallorn.workers.tvm.program_evaluator import ProgramEvaluator, end_after_each_call, redirect_folding
+from mallorn.workers.tvm.program_evaluator import ProgramEvaluator, redirect_folding
 from mallorn.workers.tvm.reference_outputs import build_whole_program, write_reference
 from mallorn.workers.tvm.remaining_copies import count_remaining_copies
 from mallorn.workers.tvm.restore_records import read_metaschedule_log, read_schedule_directory
@@ -133,8 +133,9 @@ ANSWERS: Final = (
 )
 
 if __name__ == "__main__":
-    with ProgramEvaluator(os.environ.get(REACHED_VARIABLE, OFF)) as evaluator:
-        redirect_folding(evaluator)
-        reference = ModelCompiler.write_reference.make_handler(partial(write_reference, run=evaluator.run))
-        handlers = collect_handlers(ModelCompiler, *ANSWERS, reference)
-        serve(refuse_if_code_changed(end_after_each_call(evaluator, handlers)))
+    evaluator = ProgramEvaluator(os.environ.get(REACHED_VARIABLE, OFF))
+    redirect_folding(evaluator)
+    reference = ModelCompiler.write_reference.make_handler(partial(write_reference, run=evaluator.run))
+    handlers = collect_handlers(ModelCompiler, *ANSWERS, reference)
+    # No process runs programs of two calls, which may be of two models.
+    serve(refuse_if_code_changed({name: evaluator(answer) for name, answer in handlers.items()}))
