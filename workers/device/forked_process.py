@@ -42,13 +42,15 @@ def ask_in_fork(question: Callable[[], A]) -> A:
     return answer
 
 
-def fork(work: Callable[[], object]) -> int:
-    """Run `work` in a child that dies with this process; return the child's pid."""
+def fork(work: Callable[[], object], *, new_session: bool = True) -> int:
+    """Run `work` in a child that dies with this process; return the child's pid. Unless it
+    begins a new session, a signal to this process's group reaches it, too."""
     parent_pid = os.getpid()
     pid = os.fork()
     if pid == 0:
         try:
-            os.setsid()  # only the parent handles Ctrl-C
+            if new_session:
+                os.setsid()  # only the parent handles Ctrl-C
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent_pid:  # the parent died before prctl
