@@ -147,7 +147,7 @@ class SessionMonitor:
             return False
         self._output_bytes += len(chunk)
         for line in chunk.decode(errors="replace").splitlines():
-            log.info("a session printed: %s", _escape(line))
+            log.warning("a session printed: %s", _escape(line))
         if self._output_bytes > OUTPUT_BYTES:
             log.warning("a session printed more than %d KiB; the rest is discarded", OUTPUT_BYTES >> 10)
         if not chunk or self._output_bytes > OUTPUT_BYTES:
