@@ -17,6 +17,7 @@ from tvm.rpc import _ffi_api as rpc_api
 
 from mallorn.core.errors import HostFault, InvalidRequest, Unavailable
 from mallorn.core.fleet_key import FleetKey
+from mallorn.core.folder_limits import find_excess
 from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS, host_id, share_locks
 from mallorn.core.locked_folders import remove_tree
 from mallorn.workers.device.detect_host import refresh_host_facts
@@ -184,6 +185,9 @@ class DeviceServer:
         while True:
             if self._running is None:
                 self._announce_host_changes()
+            elif excess := find_excess(self._running.folder):
+                self._running.monitor.violation = f"the session wrote {excess}"
+                os.kill(self._running.pid, signal.SIGKILL)
             if self._listen_again_if_moved():
                 self.registration.renew_registration()
 
