@@ -1,7 +1,6 @@
 """A supervised child process: how it starts (as a program or fork), is logged and ends."""
 
 import ctypes
-import errno
 import gc
 import os
 import signal
@@ -181,12 +180,9 @@ def trim_log(log: Path) -> None:
     """Move the newest MAX_LOG_BYTES of a log over that limit to `.log.1` and empty it, so that
     logs do not fill the disk. Links are not followed."""
     with suppress(FileNotFoundError):
-        try:
-            log_fd = os.open(log, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as error:
-            if error.errno == errno.ELOOP:
-                return
-            raise
+        if log.is_symlink():
+            return
+        log_fd = os.open(log, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(log_fd, "r+b", 0) as file:
             size = os.fstat(file.fileno()).st_size
             if size > MAX_LOG_BYTES:

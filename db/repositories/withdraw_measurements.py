@@ -12,7 +12,7 @@ from sqlalchemy.orm import aliased
 from mallorn.core.cost_model_name import base_family
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
-from mallorn.core.values.fleet import Interval, Withdrawn
+from mallorn.core.values.fleet import DisturbedInterval, Withdrawn
 from mallorn.db.repositories.base import Repository, require_row
 from mallorn.db.repositories.cost_models import CostModels
 from mallorn.db.repositories.dataset_statistics import COUNTS, Counts
@@ -80,7 +80,7 @@ class Withdrawals(Repository):
             counts.adjust_outcome_counts(1, is_in_portion)
         return withdrawn
 
-    def mark_disturbed(self, name: str, interval: Interval) -> int:
+    def mark_disturbed(self, name: str, interval: DisturbedInterval) -> int:
         """Turn times that a device measured in an interval, or within CLOCKS_SEC of it, into
         upper bounds; return how many. Raises NotFound if there is no such device."""
         from_device = self._is_measured_by(name, interval.since - CLOCKS_SEC)

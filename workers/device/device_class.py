@@ -83,13 +83,6 @@ class RuntimeFacts(TypedDict):
     gpu_power_limit: NotRequired[str]  # as `+300W`; empty if it is the GPU's default
 
 
-class Interval(TypedDict):
-    """Seconds since the epoch, by the device's clock."""
-
-    since: float
-    until: float
-
-
 class Identity(HostFacts, RuntimeFacts):
     name: str
     target: str
@@ -97,7 +90,7 @@ class Identity(HostFacts, RuntimeFacts):
     is_local: bool
     sandbox: str  # of its sessions: `full`, `off`, or what is missing
     locks: str  # `lock_identity` of its process
-    disturbed: Interval | None  # when a program last changed what the device measures under
+    disturbed: dict[str, float] | None  # DisturbedInterval: what it measures under was changed
 
 
 class _RequiredFacts(Value):

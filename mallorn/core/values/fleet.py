@@ -39,7 +39,7 @@ class WorkerState(StrEnum):
 AT_WORK: Final = WorkerState.BUSY, WorkerState.IDLE
 
 
-class Interval(Value):
+class DisturbedInterval(Value):
     """Seconds since the epoch, by the clock of a device's host."""
 
     since: Annotated[float, Field(description="Start.")]
@@ -70,7 +70,7 @@ class DeviceInfo(Value):
     ] = ""
     lock_file: Annotated[str, Field(description=LOCKS)] = ""
     disturbed: Annotated[
-        Interval | None,
+        DisturbedInterval | None,
         Field(description="When a program last changed its CPUs, its priority or its host's class."),
     ] = None
     busy: bool = False

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event, update
 
-from mallorn.core.values.fleet import DeviceInfo, Interval
+from mallorn.core.values.fleet import DeviceInfo, DisturbedInterval
 from mallorn.db.repositories.devices import Devices
 from mallorn.db.repositories.withdraw_measurements import CLOCKS_SEC, Withdrawals
 from mallorn.db.repositories.workers import Workers
@@ -117,10 +117,10 @@ def test_times_that_a_device_calls_disturbed_become_bounds_once_and_again_when_a
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tracker = fleet(2)
-    interval = Interval(since=time.time() - 5, until=time.time())
+    interval = DisturbedInterval(since=time.time() - 5, until=time.time())
     disturbed = replace(tracker.known[0].endpoint, info=DeviceInfo(disturbed=interval))
     tracker.known[0] = replace(tracker.known[0], endpoint=disturbed)
-    marked: list[tuple[str, Interval]] = []
+    marked: list[tuple[str, DisturbedInterval]] = []
     monkeypatch.setattr(Withdrawals, "mark_disturbed", lambda _self, *what: marked.append(what) or 0)
     call = Heartbeat(database, tracker, "w")
     call._report_devices()

@@ -6,7 +6,7 @@ from sqlalchemy import select, update
 from mallorn.core.cost_model_name import base_family
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
-from mallorn.core.values.fleet import Interval
+from mallorn.core.values.fleet import DisturbedInterval
 from mallorn.db.measurement_codec import unpack_times
 from mallorn.db.repositories.cost_models import CostModels, NewCostModel
 from mallorn.db.repositories.devices import Devices, SeenDevice
@@ -159,7 +159,7 @@ def test_times_of_a_disturbed_interval_become_bounds_and_no_others_do(rows, devi
         when = update(Measurement).where(Measurement.id == row_id).values(created_at=at_sec)
         rows.write(lambda session, when=when: session.execute(when) and None)
     measured(rows, devices["honest"], 7.0, first=9)
-    interval = Interval(since=990.0, until=2000.0 - CLOCKS_SEC)
+    interval = DisturbedInterval(since=990.0, until=2000.0 - CLOCKS_SEC)
 
     def mark(session):
         return Withdrawals(session).mark_disturbed("liar", interval)
