@@ -23,7 +23,6 @@ _MESSAGE_BYTES: Final = 1000
 #: Limits per session: bytes of messages, each of which counts at least 100, and of output.
 MESSAGES_BYTES: Final = 4 << 20
 OUTPUT_BYTES: Final = 64 << 10
-_CHUNK_BYTES: Final = 4096
 
 
 class DeviceLink:
@@ -113,8 +112,8 @@ class SessionMonitor:
         self._message_bytes += max(len(message), 100)
         if self._message_bytes > MESSAGES_BYTES:
             raise ValueError(f"its messages have more than {MESSAGES_BYTES >> 20} MiB")
-        if not message or self.must_end:
-            self.must_end = True
+        self.must_end = self.must_end or not message
+        if self.must_end:
             return False
         if kind == _BEGIN:
             seconds, _, key = text.partition(" ")
@@ -142,7 +141,7 @@ class SessionMonitor:
                 self.host_fault = f"the device's log cannot be written: {error}"
 
     def _log_output(self) -> bool:
-        chunk = self._output.read(_CHUNK_BYTES)
+        chunk = self._output.read(4096)
         if chunk is None:
             return False
         self._output_bytes += len(chunk)

@@ -54,7 +54,7 @@ class Heartbeat:
         self._next_device_poll_sec = 0.0  # a wake-up never announces news of devices
         self._frequent_until_sec = 0.0
         self._reported_devices: set[tuple[str, MachineKey]] = set()
-        self._handled_disturbances: deque[tuple[str, float, bool]] = deque(maxlen=REMEMBERED)
+        self._handled_disturbances: deque[object] = deque(maxlen=REMEMBERED)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._report_repeatedly, name="roll-call", daemon=True)
 
@@ -179,12 +179,10 @@ class Heartbeat:
         """Turn times of intervals that devices call disturbed into upper bounds: once when the
         interval is new, and once when its last results are stored."""
         for device in devices:
-            if (interval := device.info.disturbed) is None:
-                continue
-            event = device.name, interval.until, time.time() > interval.until + CLOCKS_SEC
-            if event not in self._handled_disturbances:
-                count = Withdrawals(session).mark_disturbed(device.name, interval)
+            interval = device.info.disturbed
+            event = device.name, interval, interval and time.time() > interval.until + CLOCKS_SEC
+            if interval is not None and event not in self._handled_disturbances:
                 self._handled_disturbances.append(event)
-                if count:
+                if count := Withdrawals(session).mark_disturbed(device.name, interval):
                     message = "a program disturbed device %s: %d of its times are upper bounds now"
                     log.warning(message, device.name, count)
