@@ -156,6 +156,48 @@ def test_only_a_session_of_a_gpu_gets_its_nodes(
     assert tried(tmp_path, outside, {"write of itself in /proc"})["write of itself in /proc"] != "escaped"
 
 
+def test_a_session_gets_the_node_of_its_own_gpu_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of a GPU's node need not be its index."""
+    for folder, uuid, minor in (("0000:01:00.0", "GPU-one", 1), ("0000:02:00.0", "GPU-two", 0)):
+        file = tmp_path / folder / "information"
+        file.parent.mkdir()
+        file.write_text(f"Model: \t\t Made-up\nGPU UUID: \t {uuid}\nDevice Minor: \t {minor}\n")
+    monkeypatch.setattr(system_paths, "_NVIDIA_FACTS", str(tmp_path))
+    nodes = [f"/dev/{name}" for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm")]
+    glob = system_paths.glob
+    monkeypatch.setattr(
+        system_paths,
+        "glob",
+        lambda pattern: fnmatch.filter(nodes, pattern) if pattern.startswith("/dev/") else glob(pattern),
+    )
+
+    def nodes_of(uuid: str) -> set[str]:
+        return {path for path, _ in system_paths.accelerator_paths("cuda", uuid) if path.startswith("/dev/")}
+
+    assert nodes_of("GPU-one") == {"/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-uvm"}
+    assert nodes_of("GPU-two") == {"/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"}
+    assert nodes_of("MIG-unknown") == set(nodes)
+
+
+@needs_walls
+def test_no_terminal_can_be_read(tmp_path: Path) -> None:
+    """A terminal of this user is a file of this user, whose input its reader takes away."""
+    master_fd, terminal_fd = os.openpty()
+    program = (
+        "import sys\nfrom pathlib import Path\n"
+        "from mallorn.workers.sandbox.sandbox import SandboxSpec, enter_sandbox\n"
+        "enter_sandbox(SandboxSpec(Path(sys.argv[1])))\nopen(sys.argv[2])"
+    )
+    command = [sys.executable, "-P", "-c", program, str(tmp_path), os.ttyname(terminal_fd)]
+    env = {name: os.environ[name] for name in ("PATH", "HOME")} | {"PYTHONPATH": str(ROOT)}
+    said = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=120)
+    os.close(master_fd)
+    os.close(terminal_fd)
+    assert "PermissionError" in said.stderr
+
+
 BESIDE = """
 import sys
 from pathlib import Path
