@@ -20,6 +20,7 @@ from sqlalchemy.orm import InstrumentedAttribute, aliased
 from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import NOT_COMPILED, Outcome
 from mallorn.core.states import OFF, WRITE, MeasurementKind, RoundState
+from mallorn.db.repositories.base import is_owned_by
 from mallorn.db.tables import Job, Measurement, Round, Task, Workload
 
 _Refuted = aliased(Measurement, name="refuted")
@@ -138,6 +139,13 @@ def is_contributed() -> ColumnElement[bool]:
     # A literal, so that SQLite uses the partial index of such jobs.
     withheld = select(_Withheld.id).where(_Withheld.dataset != literal_column(f"'{WRITE}'"))
     return func.coalesce(Measurement.job_id, "").not_in(withheld)
+
+
+def is_shown_to(owner: str | None) -> ColumnElement[bool]:
+    """Return the condition for times that an owner may read: shared ones and those of the
+    owner's jobs; all if `owner` is None. Queries must join Workload."""
+    own_jobs = select(Job.id).where(is_owned_by(owner))
+    return and_(is_not_refuted(owner), or_(is_shared(), Measurement.job_id.in_(own_jobs)))
 
 
 def is_readable_by(job: Job | type[Job]) -> ColumnElement[bool]:
