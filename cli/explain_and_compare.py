@@ -70,12 +70,12 @@ def explain(
         console.print(output.table(log_rows(log), ROUND_COLUMNS))
     else:
         for line in log_lines(log):
-            console.print(line, markup=False)
+            console.print(line)
     console.print()
     console.print(output.table(top_shares(summary), SHARE_COLUMNS))
     console.print()
     for line in summary_lines(summary):
-        console.print(line, markup=False)
+        console.print(line)
 
 
 DIFFERENT: Final = ("search", "cost_model", "sampler", "stopping", "policy", "families", "round_size")

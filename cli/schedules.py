@@ -157,13 +157,13 @@ def find(
         return print_json(lookups if job else lookups[""])
     for name, lookup in lookups.items():
         if job:
-            stdout().print(f"{name}: {'found' if lookup.found else 'not found'}", markup=False)
+            stdout().print(f"{name}: {'found' if lookup.found else 'not found'}")
         else:
             print_rows(lookup.found, SCHEDULE_COLUMNS, as_json, "no schedule fits")
         for workload in lookup.nearest:
             fields = "; ".join(f"{field}: {text}" for field, text in workload.differences.items())
             facts = f"{workload.workload_name}, {workload.latency_us:.1f} us"
-            stdout().print(f"  nearest: {facts}; {fields or 'not verified'}", markup=False)
+            stdout().print(f"  nearest: {facts}; {fields or 'not verified'}")
 
 
 @app.command("diff")

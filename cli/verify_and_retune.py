@@ -140,7 +140,7 @@ def verify(
     if as_json:
         print_json(verification)
     else:
-        stdout().print(to_markdown(verification), markup=False, end="")
+        stdout().print(to_markdown(verification), end="")
     raise typer.Exit(verification.exit_code)
 
 
