@@ -14,6 +14,7 @@ from mallorn.cli.terminal import output
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.outcomes import Outcome
+from mallorn.core.private_files import write_output
 from mallorn.core.states import JobState
 from mallorn.progress_lines import describe_activity
 from mallorn.results.compare_jobs import JobComparison, Side
@@ -172,7 +173,7 @@ def report(
     story = ReportData.of(status, tasks, rounds, failed)
     file = out or Path(f"mallorn-{story.job.id}.html")
     try:
-        file.write_text(render_report_page(story, time.time()), encoding="utf-8")
+        write_output(file, render_report_page(story, time.time()))
     except OSError as error:
         raise InvalidRequest(f"cannot write {file}: {error.strerror}", hint="choose another --out") from None
     if as_json:

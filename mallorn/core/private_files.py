@@ -5,6 +5,8 @@ import os
 import stat
 from pathlib import Path
 
+from mallorn.core.errors import InvalidRequest
+
 log = logging.getLogger(__name__)
 
 
@@ -46,6 +48,20 @@ def close_to_others(path: Path) -> None:
 
 
 def open_output(path: Path) -> int:
-    """Open a file for writing, empty, and return its descriptor. Raises OSError for a link,
-    which may lead out of a checkout of somebody else's files."""
-    return os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    """Open an output file, created or emptied, and return its descriptor.
+
+    A checkout of a stranger's files may hold links to other files of this user. So raises
+    InvalidRequest if the path, or a directory of a relative path, is a link.
+    """
+    parents = () if path.is_absolute() else path.parents
+    if any(each.is_symlink() for each in (path, *parents)):
+        message = f"{path} is a link, or lies behind one, and is not written to"
+        raise InvalidRequest(message, hint="name a file of another directory, or its absolute path")
+    flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(path, flags, 0o666)
+
+
+def write_output(path: Path, text: str) -> None:
+    """Replace the text of an output file. Raises what `open_output` raises."""
+    with open(open_output(path), "w", encoding="utf-8") as file:
+        file.write(text)

@@ -2,6 +2,7 @@
 
 import io
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -18,7 +19,9 @@ from tests.fixtures.schedules import promote
 
 # Sets the title, moves up, turns the direction, moves by an 8-bit code; markup of rich; an emoji's name.
 HOSTILE: Final = "evil\x1b]0;title\x07\x1b[2A\u202e\x9b2J\r[red]:bomb:[/nothing]"
-CONTROL: Final = re.compile(r"[^\n\t\x20-\x7e\xa0-\u061b\u061d-\u200d\u2010-\u2027\u202f-\u2065\u206a-\uffff]")
+CONTROL: Final = re.compile(
+    r"[^\n\t\x20-\x7e\xa0-\u061b\u061d-\u200d\u2010-\u2027\u202f-\u2065\u206a-\uffff]"
+)
 COMMANDS: Final = (
     "jobs",
     "show JOB",
@@ -77,13 +80,14 @@ def test_no_command_prints_a_control_character_of_a_name(hostile: OwnedRows) -> 
 
 def test_a_terminal_gets_only_our_own_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
-    for name, act in {
+    acts: dict[str, Callable[[], None]] = {
         "stdout": lambda: output.stdout().print(HOSTILE),
         "a table": lambda: output.print_rows([HOSTILE], [Column("NAME", str)], as_json=False, empty=""),
         "an error": lambda: output.print_error(HOSTILE, HOSTILE),
         "a note": lambda: output.print_note(HOSTILE),
         "progress": lambda: print_line(HOSTILE),
-    }.items():
+    }
+    for name, act in acts.items():
         terminal = Terminal()
         monkeypatch.setattr("sys.stdout", terminal)
         monkeypatch.setattr("sys.stderr", terminal)

@@ -9,7 +9,7 @@ import pytest
 
 from mallorn.cli.doctor_checks.stored_data import check_privacy
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.private_files import close_to_others, make_private_directory
+from mallorn.core.private_files import close_to_others, make_private_directory, write_output
 from mallorn.db.backups import take_backup
 from mallorn.db.migrate import upgrade
 from mallorn.db.session import Database
@@ -91,3 +91,24 @@ def test_missing_parents_are_private_and_existing_ones_stay(data: Path, tmp_path
     before = mode(tmp_path)
     make_private_directory(data)
     assert (mode(tmp_path), mode(data.parent), mode(data)) == (before, 0o700, 0o700)
+
+
+@pytest.mark.parametrize("place", ["out.xml", "folder/out.xml"])
+def test_no_output_is_written_through_a_link_of_a_checkout(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (checkout := tmp_path / "checkout").mkdir()
+    (outside := tmp_path / "outside").mkdir()
+    (file := outside / "out.xml").write_text("the user's")
+    (checkout / "out.xml").symlink_to(file)
+    (checkout / "folder").symlink_to(outside)
+    monkeypatch.chdir(checkout)
+    with pytest.raises(InvalidRequest, match="is a link"):
+        write_output(Path(place), "ours")
+    assert file.read_text() == "the user's"
+
+
+def test_an_output_replaces_a_longer_file(tmp_path: Path) -> None:
+    write_output(tmp_path / "out", "a long text")
+    write_output(tmp_path / "out", "short")
+    assert (tmp_path / "out").read_text() == "short"
