@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Final
 
 from mallorn.core.errors import Conflict
 from mallorn.core.targets import Target
+from mallorn.core.values.manifest import DATABASE
 from mallorn.db.dataset.take_snapshots import Progress, ignore_progress
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.schedules import BestRecord, BestRecords
@@ -25,6 +27,9 @@ from mallorn.research.shared_schedules.target_folders import (
 )
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
 from mallorn.workers.interfaces.model_compiler import ModelCompiler, Tuned
+from mallorn.workers.sandbox.untrusted_files import copy_out, untrusted_folder
+
+MOST_BYTES: Final = 1_000_000_000  # of a file of records
 
 
 @dataclass(slots=True)
@@ -41,7 +46,11 @@ def export_schedules(
 ) -> Iterator[WrittenFolder]:
     """Write the best records of each target, or of `target`, to a directory; yield counts.
     Raises Conflict if a directory holds records that this database lacks."""
-    with CandidateCompiler() as compiler, ModelCompiler() as graphs:
+    with (  # the children rebuild programs of all owners
+        untrusted_folder("mallorn-") as room,
+        CandidateCompiler(room=room) as compiler,
+        ModelCompiler(room=room) as graphs,
+    ):
         with database.session() as session:
             targets = [(row.id, Target(row.text)) for row in Targets(session).list()]
         for target_id, real_target in targets:
@@ -62,7 +71,8 @@ def export_schedules(
                         hint=f"mallorn schedules import {folder.directory.parent}   (then export again)",
                     )
             for op, records in groupby(best, key=lambda record: record.op):
-                _write(database, list(records), real_target, folder.directory / op, compiler, graphs, folder)
+                place = folder.directory / op
+                _write(database, list(records), real_target, place, room, compiler, graphs, folder)
                 progress(folder.records + folder.left_out, len(best))
             if folder.records:
                 write_target(folder.directory, real_target)
@@ -74,6 +84,7 @@ def _write(
     records: list[BestRecord],
     target: Target,
     directory: Path,
+    room: Path,
     compiler: CandidateCompiler,
     graphs: ModelCompiler,
     folder: WrittenFolder,
@@ -93,7 +104,12 @@ def _write(
             provenance.append(
                 SharedRecord.from_row(record, origin=record.trial.origin, measured_on=context.measured_on)
             )
-    skipped_rows = graphs.write_database(str(directory), target.text, schedules)
+    skipped_rows = graphs.write_database(str(room / "records"), target.text, schedules)
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in DATABASE:
+        draft = directory / f".{name}.new"
+        copy_out(room, f"records/{name}", draft, MOST_BYTES)
+        draft.replace(directory / name)
     left_out = {row.index for row in skipped_rows}
     write_provenance(directory, [line for i, line in enumerate(provenance) if i not in left_out])
     folder.records += len(schedules) - len(left_out)

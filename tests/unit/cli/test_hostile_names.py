@@ -1,4 +1,4 @@
-"""What other users named reaches a terminal literally: no cursor moves, no title, no hidden word, no markup."""
+"""What other users named reaches a terminal literally: no cursor moves, no title, no markup."""
 
 import io
 import re
