@@ -111,23 +111,24 @@ def client(url: str | None, api_key: str | None, data: Path | None = None) -> "C
 
 def print_error(message: str, hint: str = "") -> None:
     """Print an error message and, if there is one, the next command to type."""
-    stderr().print(
-        Text.assemble(("error:", "bold red"), f" {escape_control_characters(message)}"), soft_wrap=True
-    )
+    _print_to_user(message, "error: ", "bold red")
     if hint:
         print_next(hint)
 
 
 def print_next(command: str) -> None:
     """Print the command to type next."""
-    stderr().print(
-        Text.assemble(("next:", "bold"), f"  {escape_control_characters(command)}"), soft_wrap=True
-    )
+    _print_to_user(command, "next:  ", "bold")
 
 
 def print_note(text: str) -> None:
     """Print a line for the user on stderr, separate from the data."""
-    stderr().print(escape_control_characters(text), soft_wrap=True)
+    _print_to_user(text)
+
+
+def _print_to_user(text: str, label: str = "", style: str = "") -> None:
+    line = Text.assemble((label, style), escape_control_characters(text))
+    stderr().print(line, soft_wrap=True)
 
 
 def print_json(value: object) -> None:

@@ -18,10 +18,8 @@ def make_private_directory(path: Path) -> None:
 
 
 def make_private_file(path: Path) -> None:
-    """Create an empty file with mode 0600, or close an existing one to other users.
-
-    SQLite gives its other files the mode of the database.
-    """
+    """Create an empty file with mode 0600, or close an existing one to other users. SQLite
+    gives its other files the mode of the database."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
@@ -40,10 +38,8 @@ def close_to_others(path: Path) -> None:
     that may write keeps its rights, because its members share the path on purpose."""
     info = path.stat()
     if info.st_uid == os.geteuid() and is_open_to_others(path):
-        is_of_group = info.st_mode & stat.S_IWGRP
-        path.chmod(
-            stat.S_IMODE(info.st_mode) & ~(stat.S_IRWXO if is_of_group else stat.S_IRWXO | stat.S_IRWXG)
-        )
+        removed = stat.S_IRWXO | (0 if info.st_mode & stat.S_IWGRP else stat.S_IRWXG)
+        path.chmod(stat.S_IMODE(info.st_mode) & ~removed)
         log.warning("%s was open to all users of this host and is not any more", path)
 
 
