@@ -144,7 +144,7 @@ def _convert_keras(model: Path, file: Path) -> None:
     loaded.export(file, format="onnx", verbose=False)
 
 
-def _refuse_hdf5(model: Path, file: Path) -> None:
+def _refuse_hdf5(model: Path, _file: Path) -> None:
     raise InvalidModel(f"{str(model)!r} is an HDF5 file of Keras, which may hold code", hint=CONVERT_HDF5)
 
 
