@@ -145,7 +145,8 @@ def _convert_keras(model: Path, file: Path) -> None:
 
 
 def _refuse_hdf5(model: Path, _file: Path) -> None:
-    raise InvalidModel(f"{str(model)!r} is an HDF5 file of Keras, which may hold code", hint=CONVERT_HDF5)
+    message = f"{str(model)!r} is an HDF5 file of Keras, which may hold code"
+    raise InvalidModel(message, hint=CONVERT_HDF5.replace("MODEL", str(model)))
 
 
 CONVERTERS: Final[dict[str, Convert]] = {
