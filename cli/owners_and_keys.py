@@ -126,7 +126,7 @@ def _since(at_sec: float | None) -> str | None:
 def _print_new_key(key: NewApiKey, as_json: bool) -> None:
     if as_json:
         return print_json(key)
-    stdout().print(key.key, markup=False)
+    stdout().print(key.key)
     print_note(f"key {key.id} of {key.owner}, may {', '.join(key.scopes)}; it is not shown again")
     print_note("to use it: export MALLORN_API_KEY=...   (the service answers nobody without a key)")
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, fx
 
 from mallorn.core.errors import InvalidModel
+from mallorn.core.private_files import make_private_directory
 from mallorn.core.settings import settings
 from mallorn.core.targets import LOCAL
 from mallorn.core.values.manifest import LIBRARY
@@ -177,7 +178,7 @@ def build_library(frozen: FrozenGraph, inputs: Args, file: Path, options: Mappin
         job_options.setdefault("mode", "one-shot")
     # A service elsewhere must compile for this machine, not for one of its own.
     target = detect_target().text if settings().url or current_url() else LOCAL
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_private_directory(file.parent)
     with TemporaryDirectory(prefix=".new-", dir=file.parent) as folder:
         directory = Path(folder, "tuned")
         job_options |= {"out": directory, "example_inputs": inputs, "progress": lambda _: None}

@@ -79,8 +79,13 @@ def ada(start: Start) -> Coordinator:
     return start(api_keys={"ada": "0" * 64})
 
 
+def ask_path(route: Route, **named: str) -> str:
+    """The route's path with these parameters; others are 1."""
+    return route.path.format_map({name: named.get(name, "1") for name in route.parameters})
+
+
 def ask(coordinator: Coordinator, route: Route, key: str | None, **named: str) -> httpx.Response:
-    path = route.path.format_map({name: named.get(name, "1") for name in route.parameters})
+    path = ask_path(route, **named)
     return coordinator.ask(key, route.method, coordinator.url + path, **BODIES.get(route.name, {}))
 
 

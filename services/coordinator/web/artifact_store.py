@@ -38,9 +38,9 @@ class Store:
             if fs.modified(path).timestamp() < time.time() - LONGEST_UPLOAD_SEC:
                 fs.rm_file(path)
 
-    def scripts(self, workload_key: str, trace: str) -> ScheduleScripts | None:
+    def scripts(self, owner: str, workload_key: str, trace: str) -> ScheduleScripts | None:
         """Return a schedule's programs as TVMScript; None if they are not stored."""
-        fs, path = open_store(scripts_uri(self._url, workload_key, trace))
+        fs, path = open_store(scripts_uri(self._url, owner, workload_key, trace))
         if not fs.exists(path):
             return None
         try:

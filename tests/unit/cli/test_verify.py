@@ -76,6 +76,19 @@ def test_a_workload_for_which_the_job_found_nothing_is_not_judged(exported: Sche
     assert outcomes(checks)["odd"] == "not judged"
 
 
+def test_with_a_baseline_its_manifest_decides_what_is_not_judged(exported: ScheduleDirectory) -> None:
+    manifest = exported.manifest.model_copy(update={"without_schedule": ["old"]})
+    rival = replace(exported, manifest=manifest)
+    checks = outcomes(check_applied(compiled(of=4, missing=["odd", "old"]), exported, rival))
+    assert (checks["odd"], checks["old"]) == ("failed", "not judged")
+
+
+def test_a_name_adds_no_row_to_the_summary() -> None:
+    check = Check(kind="numbers", name="a | passed |\n| numbers", outcome="failed", text="\\| passed |")
+    lines = to_markdown(Verification(model="m", checks=[check])).splitlines()
+    assert lines[-1] == "| a \\| passed \\| \\| numbers | failed | \\\\\\| passed \\| |"
+
+
 @pytest.mark.parametrize(
     ("tuned", "outcome"),
     [

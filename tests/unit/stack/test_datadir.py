@@ -176,7 +176,7 @@ def test_a_runtime_directory_that_others_may_enter_is_refused(data: DataDir) -> 
         pass
 
 
-def test_a_new_directory_is_its_users_alone_and_an_old_one_stays_as_it_was(
+def test_a_new_directory_is_its_users_alone_and_one_of_a_group_stays_the_groups(
     data: DataDir, tmp_path: Path
 ) -> None:
     assert data.path.stat().st_mode & 0o777 == 0o700
@@ -184,7 +184,7 @@ def test_a_new_directory_is_its_users_alone_and_an_old_one_stays_as_it_was(
     shared.mkdir()
     shared.chmod(0o2775)
     DataDir(shared).create_directories()
-    assert shared.stat().st_mode & 0o7777 == 0o2775
+    assert shared.stat().st_mode & 0o7777 == 0o2770
 
 
 def test_temporary_files_of_the_parts_lie_beside_the_data_for_this_user_alone(data: DataDir) -> None:
