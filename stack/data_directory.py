@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Final
 
+from mallorn.core.address_checks import check_own_service
 from mallorn.core.errors import Conflict, InvalidRequest, StorageFull
 from mallorn.core.fleet_key import KEY_FILE
 from mallorn.core.host_id import host_id
@@ -68,6 +69,7 @@ def mount_of(path: Path) -> Mount | None:
 
 # Checking a lock takes it for an instant, which is longer if many processes share a core.
 LOCK_PATIENCE_SEC = 1.0
+ROOT_UID: Final = 0
 NO_LOCKS = frozenset({errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP})
 
 
@@ -168,8 +170,15 @@ class DataDir:
             return None
 
     def read_running_stack(self) -> StackInfo | None:
-        """Return `stack.json` if its stack runs, else None; raises as `is_locked`."""
-        return self.read_stack() if self.is_locked() else None
+        """Return `stack.json` if its stack runs, else None; raises as `is_locked`.
+
+        Raises NotYours if a user other than its owner and root listens at its address, which may be free
+        while a coordinator starts again: it would be sent keys and models.
+        """
+        info = self.read_stack() if self.is_locked() else None
+        if info is not None:
+            check_own_service(info.url, self.lock_file.stat().st_uid, ROOT_UID)
+        return info
 
     @contextmanager
     def publish_stack_info(self, info: StackInfo) -> Iterator[None]:
