@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from mallorn.core.address_checks import check_own_service
+from mallorn.core.address_checks import ROOT_UID, check_own_service
 from mallorn.core.errors import Conflict, InvalidRequest, StorageFull
 from mallorn.core.fleet_key import KEY_FILE
 from mallorn.core.host_id import host_id
@@ -69,7 +69,6 @@ def mount_of(path: Path) -> Mount | None:
 
 # Checking a lock takes it for an instant, which is longer if many processes share a core.
 LOCK_PATIENCE_SEC = 1.0
-ROOT_UID: Final = 0
 NO_LOCKS = frozenset({errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP})
 
 

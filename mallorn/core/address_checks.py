@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from mallorn.core.errors import InvalidRequest, Unavailable
 
 LAST_PORT = 65535
+ROOT_UID: Final = 0
 
 
 def host_and_port(text: str) -> tuple[str, int]:
@@ -107,6 +108,22 @@ def peer_uid(own_end: Address, peer_end: Address) -> int | None:
         if end is not None and end == previous_end:
             return end[0]
     return None
+
+
+def connected_uid(end: socket.socket) -> int | None:
+    """Return the id of the user at the other end of a connection; None if it is unknown, as
+    that of another machine's user is, or the connection has ended."""
+    with suppress(OSError):
+        uid = peer_uid(end.getsockname()[:2], end.getpeername()[:2])
+        # Raises if the connection has ended: another one may use its addresses by now.
+        end.getpeername()
+        return uid
+    return None
+
+
+def is_from_this_user(end: socket.socket) -> bool:
+    """Return whether this user or root made the other end of a connection."""
+    return connected_uid(end) in (os.getuid(), ROOT_UID)
 
 
 def user_name(uid: int) -> str:
