@@ -169,13 +169,10 @@ class DataDir:
             return None
 
     def read_running_stack(self) -> StackInfo | None:
-        """Return `stack.json` if its stack runs, else None; raises as `is_locked`.
-
-        Raises NotYours if a user other than its owner and root listens at its address, which may be free
-        while a coordinator starts again: it would be sent keys and models.
-        """
+        """Return `stack.json` if its stack runs, else None. Raises NotYours if another user
+        listens at its address; raises as `is_locked`."""
         info = self.read_stack() if self.is_locked() else None
-        if info is not None:
+        if info is not None:  # the port is free while a coordinator starts again
             check_own_service(info.url, self.lock_file.stat().st_uid, ROOT_UID)
         return info
 

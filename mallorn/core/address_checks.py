@@ -48,8 +48,7 @@ class NotYours(Unavailable):
 
 
 def check_own_service(url: str, *owners: int) -> str:
-    """Return a local service's URL unchanged. Raises NotYours if neither this user nor a user
-    with an id of `owners` listens there."""
+    """Return a local service's URL. Raises NotYours if a user not in `owners` runs it."""
     parts = urlsplit(url)
     uid = listener_uid(parts.port or 80, parts.hostname or "")
     if uid is None or uid in (os.getuid(), *owners):
@@ -77,8 +76,7 @@ ANSWER: Final = struct.Struct("=BBBB48xIIIII")  # family, state, timer, retries;
 
 
 def listener_uid(port: int, host: str = "127.0.0.1") -> int | None:
-    """Return the id of the user who listens at this port of an address of this machine; None
-    if unknown."""
+    """Return the id of the user who listens at a port of this machine; None if unknown."""
     try:
         hosts = _proc_net_hosts(host)
     except ValueError:  # a name
@@ -111,8 +109,7 @@ def peer_uid(own_end: Address, peer_end: Address) -> int | None:
 
 
 def connected_uid(end: socket.socket) -> int | None:
-    """Return the id of the user at the other end of a connection; None if it is unknown, as
-    that of another machine's user is, or the connection has ended."""
+    """Return the id of the user at the other end of a connection; None if unknown or ended."""
     with suppress(OSError):
         uid = peer_uid(end.getsockname()[:2], end.getpeername()[:2])
         # Raises if the connection has ended: another one may use its addresses by now.

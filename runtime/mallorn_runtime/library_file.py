@@ -138,8 +138,8 @@ def read_library_file(path: str | os.PathLike[str]) -> LibraryFile:
         raise LibraryRefused(f"the metadata of {path} is damaged: compile the library again") from None
 
 
-def read_shape(row: Mapping[str, Any]) -> tuple[int | str, ...]:
-    """Return a tensor's shape. Raises TypeError if a dimension is no integer and no name."""
+def read_shape(row: Any) -> tuple[int | str, ...]:
+    """Return a tensor's shape. Raises TypeError if it is no list of integers and names."""
     shape = row["shape"]
     if type(shape) is not list or any(type(dim) not in (int, str) for dim in shape):
         raise TypeError

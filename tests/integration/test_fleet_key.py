@@ -138,12 +138,6 @@ def test_the_tracker_answers_nothing_before_a_proof(keyed: TestFleet, message: l
     assert [device.endpoint.name for device in Fleet(keyed.settings).devices()] == ["device"]
 
 
-def test_the_tracker_closes_a_connection_that_does_not_speak_its_protocol(lone_tracker: TestFleet) -> None:
-    with connected_to_tracker(lone_tracker) as end:
-        send(end, b"\xff\xfe")
-        assert end.recv(1) == b""
-
-
 def test_a_peer_that_proves_nothing_is_greeted_once(keyed: TestFleet) -> None:
     with connected_to_tracker(keyed) as end:
         send(end, json.dumps([HELLO, "a"]).encode())

@@ -3,7 +3,6 @@
 import logging
 import secrets
 import socket
-import struct
 from typing import Any, Final
 
 from tvm.rpc.tracker import TCPEventHandler, TrackerServerHandler
@@ -72,13 +71,6 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
         if not self._admitted:
             self._waiting.add(self, address[0])
             tracker.call_later(PATIENCE_SEC, self._close_if_unauthenticated)
-
-    def on_message(self, message: bytes) -> None:
-        try:
-            super().on_message(message)
-        except (ValueError, struct.error) as error:  # TVM leaves the connection open
-            log.warning("%s does not speak the tracker's protocol: %s", self.name(), error)
-            self.close()
 
     def call_handler(self, args: list[Any]) -> None:
         code = args[0]
@@ -157,5 +149,5 @@ class Tracker(TrackerServerHandler):  # type: ignore[misc]
             if self.key or is_from_this_user(end):
                 Peer(self, end, address)
             else:
-                log.warning("%s is of another user, who needs the fleet's key; there is none", address)
+                log.warning("%s is of another user, and the fleet has no key", address)
                 end.close()

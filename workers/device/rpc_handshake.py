@@ -39,10 +39,8 @@ def answer_greeting(
     if fleet:
         is_valid_ticket = fleet.is_valid_signature(ticket, "client", match_key)
     else:
-        # A tracker of another user may have handed the match key to anybody.
-        is_valid_ticket = is_from_this_user(connection) and hmac.compare_digest(
-            ticket.encode(), match_key.encode()
-        )
+        is_valid_ticket = hmac.compare_digest(ticket.encode(), match_key.encode())
+        is_valid_ticket &= is_from_this_user(connection)  # another's tracker may know the key
     try:
         if role != "client" or not is_valid_ticket:
             log.warning("%s sent no valid ticket and gets no session", connection.getpeername())
