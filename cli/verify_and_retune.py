@@ -112,7 +112,7 @@ def _one_line(text: str) -> str:
 
 
 def _as_markdown(text: str) -> str:
-    """Return untrusted text as one line of Markdown without tables, links, images and HTML."""
+    """Return untrusted text as one line of Markdown without tables, links and HTML."""
     return re.sub(r"[\\`*\[\]<>|]|://", r"\\\g<0>", _one_line(text))
 
 

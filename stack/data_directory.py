@@ -169,8 +169,7 @@ class DataDir:
             return None
 
     def read_running_stack(self) -> StackInfo | None:
-        """Return `stack.json` if its stack runs, else None. Raises NotYours if another user
-        listens at its address; raises as `is_locked`."""
+        """Return a running stack's `stack.json`, or None; raises NotYours, and as `is_locked`."""
         info = self.read_stack() if self.is_locked() else None
         if info is not None:  # the port is free while a coordinator starts again
             check_own_service(info.url, self.lock_file.stat().st_uid, ROOT_UID)

@@ -109,7 +109,7 @@ def peer_uid(own_end: Address, peer_end: Address) -> int | None:
 
 
 def connected_uid(end: socket.socket) -> int | None:
-    """Return the id of the user at the other end of a connection; None if unknown or ended."""
+    """Return the id of the user at a connection's other end; None if unknown or ended."""
     with suppress(OSError):
         uid = peer_uid(end.getsockname()[:2], end.getpeername()[:2])
         # Raises if the connection has ended: another one may use its addresses by now.

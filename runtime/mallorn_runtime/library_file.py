@@ -24,7 +24,7 @@ DAMAGED: Final = "it is cut off or damaged"
 
 
 def escape_text(text: str) -> str:
-    """Return a file's text with unprintable characters escaped: a terminal would obey them."""
+    """Return a file's text for a terminal, with unprintable characters escaped."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 

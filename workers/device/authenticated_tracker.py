@@ -74,7 +74,7 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
 
     def call_handler(self, args: list[Any]) -> None:
         code = args[0]
-        if code == HELLO and self._peer_nonce is None:  # a second one would cost a peer nothing
+        if code == HELLO and self._peer_nonce is None:  # a peer gets one answer
             self._peer_nonce = str(args[1])[:_NONCE_CHARS]
             proof = self._key.sign("tracker", self._peer_nonce, self._nonce)
             self.ret_value([self._nonce, bool(self._key), proof])

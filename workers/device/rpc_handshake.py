@@ -40,7 +40,7 @@ def answer_greeting(
         is_valid_ticket = fleet.is_valid_signature(ticket, "client", match_key)
     else:
         is_valid_ticket = hmac.compare_digest(ticket.encode(), match_key.encode())
-        is_valid_ticket &= is_from_this_user(connection)  # another's tracker may know the key
+        is_valid_ticket &= is_from_this_user(connection)  # others may know the key
     try:
         if role != "client" or not is_valid_ticket:
             log.warning("%s sent no valid ticket and gets no session", connection.getpeername())

@@ -56,7 +56,7 @@ def leased_work(runtime: Runtime, item: WorkItem, begin: Begin | None = None) ->
     """
     if have_sources_changed():
         STOP.stop_for_replaced_code()
-    with log_context():  # the job and the attempt, which `_claim` adds, are of this work only
+    with log_context():  # `_claim` adds facts of this work only
         work = None if STOP.is_requested else _claim(runtime, item, begin)
         if work is None:
             yield None
