@@ -359,7 +359,7 @@ def test_the_header_refuses_damaged_files_under_sanitizers(tmp_path: Path) -> No
     libraries = ["-ltvm_ffi", "-Wl,--no-as-needed", "-ltvm_runtime", "-ldl"]
     checks = ["-std=c++17", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     program = tmp_path / "try"
-    subprocess.run([CPP, *checks, *includes, source, *links, *libraries, "-o", program], check=True)
+    subprocess.run([str(CPP), *checks, *includes, source, *links, *libraries, "-o", program], check=True)
     files = damaged_libraries(tmp_path, 1000)
     done = subprocess.run([program, *files], capture_output=True, text=True, errors="surrogateescape")
     assert done.returncode == 0, done.stderr
