@@ -1,6 +1,7 @@
 """`mallorn verify`, a gate for CI on schedules, and `mallorn retune`, which tunes what it misses."""
 
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -76,15 +77,15 @@ def to_junit(verification: Verification) -> str:
     outcomes = [check.outcome for check in verification.checks]
     suite = ElementTree.Element(
         "testsuite",
-        name=f"mallorn verify {verification.model}",
+        name=f"mallorn verify {_one_line(verification.model)}",
         tests=str(len(outcomes)),
         failures=str(outcomes.count("failed")),
         skipped=str(outcomes.count("not judged")),
     )
     for check in verification.checks:
-        case = ElementTree.SubElement(suite, "testcase", classname=check.kind, name=check.name)
+        case = ElementTree.SubElement(suite, "testcase", classname=check.kind, name=_one_line(check.name))
         if check.outcome in elements:
-            ElementTree.SubElement(case, elements[check.outcome], message=check.text)
+            ElementTree.SubElement(case, elements[check.outcome], message=_one_line(check.text))
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
@@ -92,7 +93,7 @@ def to_markdown(verification: Verification) -> str:
     """Return a heading, and a table of all checks except workloads that passed."""
     passes = [check.outcome == "passed" for check in verification.checks if check.kind == "applied"]
     lines = [
-        f"### mallorn verify {verification.model}",
+        f"### mallorn verify {_as_markdown(verification.model)}",
         "",
         f"{sum(passes)} of {len(passes)} workloads of the compiled model come from a record.",
         "",
@@ -101,12 +102,19 @@ def to_markdown(verification: Verification) -> str:
     ]
     for check in verification.checks:
         if (check.kind, check.outcome) != ("applied", "passed"):
-            cells = (
-                cell.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
-                for cell in (check.name, check.outcome, check.text)
-            )
-            lines.append(f"| {' | '.join(cells)} |")
+            name, text = _as_markdown(check.name), _as_markdown(check.text)
+            lines.append(f"| {name} | {check.outcome} | {text} |")
     return "\n".join(lines) + "\n"
+
+
+def _one_line(text: str) -> str:
+    """Return untrusted text as one line without characters that XML forbids."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def _as_markdown(text: str) -> str:
+    """Return untrusted text as one line of Markdown without tables, links and HTML."""
+    return re.sub(r"[\\`*\[\]<>|]|://", r"\\\g<0>", _one_line(text))
 
 
 def verify(

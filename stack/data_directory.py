@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Final
 
+from mallorn.core.address_checks import ROOT_UID, check_own_service
 from mallorn.core.errors import Conflict, InvalidRequest, StorageFull
 from mallorn.core.fleet_key import KEY_FILE
 from mallorn.core.host_id import host_id
@@ -171,8 +172,11 @@ class DataDir:
             return None
 
     def read_running_stack(self) -> StackInfo | None:
-        """Return `stack.json` if its stack runs, else None; raises as `is_locked`."""
-        return self.read_stack() if self.is_locked() else None
+        """Return a running stack's `stack.json`, or None; raises NotYours, and as `is_locked`."""
+        info = self.read_stack() if self.is_locked() else None
+        if info is not None:  # the port is free while a coordinator starts again
+            check_own_service(info.url, self.lock_file.stat().st_uid, ROOT_UID)
+        return info
 
     @contextmanager
     def publish_stack_info(self, info: StackInfo) -> Iterator[None]:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Final
 
 from mallorn.core.errors import Conflict
 from mallorn.core.targets import Target

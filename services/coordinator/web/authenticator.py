@@ -19,7 +19,7 @@ from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from sqlalchemy.orm import Session
 
-from mallorn.core.address_checks import peer_uid, user_name
+from mallorn.core.address_checks import ROOT_UID, connected_uid, user_name
 from mallorn.core.api_keys import ALL_SCOPES, Scope, allows, hash_secret
 from mallorn.core.errors import Forbidden, Unauthorized, Unavailable
 from mallorn.core.settings import Settings
@@ -81,7 +81,6 @@ AGAIN_SEC: Final = 5.0
 MOST_KNOWN: Final = 10_000
 READMIT_HINT: Final = "ask an admin: mallorn owners readmit OWNER"
 ANOTHER: Final = "ask an admin for a new key: mallorn keys create NAME"
-ROOT: Final = 0
 
 
 class LocalPeer:
@@ -93,12 +92,7 @@ class LocalPeer:
     @cached_property
     def uid(self) -> int | None:
         """The uid of the peer process, from the kernel; None if unknown or disconnected."""
-        with suppress(OSError):
-            uid = peer_uid(self._our_end.getsockname()[:2], self._our_end.getpeername()[:2])
-            # Raises if the connection has ended: another one may use its addresses by now.
-            self._our_end.getpeername()
-            return uid
-        return None
+        return connected_uid(self._our_end)
 
 
 class Authenticator:
@@ -126,7 +120,7 @@ class Authenticator:
         """Authenticate by key or cookie or, if no keys are required, by the peer process.
         Raises Unauthorized if that fails."""
         if not self.needs_credentials():
-            if peer is None or peer.uid in (os.getuid(), ROOT):
+            if peer is None or peer.uid in (os.getuid(), ROOT_UID):
                 return LOCAL
             user, command = user_name(os.getuid()), "mallorn keys create NAME --here"
             if peer.uid is None:

@@ -4,13 +4,17 @@ import errno
 import json
 import os
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from mallorn.core import address_checks
+from mallorn.core.address_checks import NotYours
 from mallorn.core.errors import InvalidRequest, StorageFull
 from mallorn.core.host_id import host_folder, host_id
 from mallorn.core.settings import Settings
@@ -109,6 +113,25 @@ def test_a_published_stack_can_be_read_until_it_ends(data: DataDir) -> None:
     with data.publish_stack_info(INFO):
         assert data.read_stack() == INFO
     assert data.read_stack() is None
+
+
+def test_a_listener_of_another_user_at_a_stacks_address_is_not_its_service(
+    data: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        another_process(data, "hold_stack_lock()"),
+        data.publish_stack_info(replace(INFO, url=f"http://127.0.0.1:{listener.getsockname()[1]}")),
+    ):
+        assert data.read_running_stack() is not None
+        rows = address_checks._read_proc_net_rows  # a listener of another user, as the kernel lists it
+        monkeypatch.setattr(
+            address_checks,
+            "_read_proc_net_rows",
+            lambda text: [[*row[:7], "4242", *row[8:]] for row in rows(text)],
+        )
+        with pytest.raises(NotYours, match="belongs to user 4242"):
+            data.read_running_stack()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"url": 1, "unknown": 2}'])
