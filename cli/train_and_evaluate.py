@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
@@ -72,11 +73,13 @@ def open_lowering(database: "Database") -> Iterator["Lowering"]:
     from mallorn.workers.round.train_cost_model import MOST_NEW
 
     memory_bytes = Settings().child_memory_bytes
-    compiler = CandidateCompiler(memory_bytes=memory_bytes, max_calls=MAX_CALLS, name="compiler")
-    try:
+    with (
+        TemporaryDirectory(prefix="mallorn-") as folder,
+        CandidateCompiler(
+            memory_bytes=memory_bytes, max_calls=MAX_CALLS, name="compiler", room=Path(folder)
+        ) as compiler,
+    ):
         yield Lowering(FeatureLookup(database, compiler), MOST_NEW)
-    finally:
-        compiler.kill()
 
 
 def read_database_measurements(

@@ -206,3 +206,24 @@ def test_who_runs_what_others_made_reads_their_files_and_changes_none(tmp_path: 
     command = [sys.executable, "-P", "-c", BESIDE, str(tmp_path)]
     said = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=120)
     assert said.stdout.strip() == "theirs"
+
+
+BESIDE_A_THREAD = """
+import sys, threading
+from pathlib import Path
+from mallorn.workers.sandbox.sandbox import SandboxSpec, enter_sandbox
+end = threading.Event()
+thread = threading.Thread(target=end.wait)
+thread.start()
+print(enter_sandbox(SandboxSpec(Path(sys.argv[1]))))
+end.set()
+thread.join()
+"""
+
+
+@needs_walls
+def test_a_sandbox_is_not_full_if_a_thread_started_before_it(tmp_path: Path) -> None:
+    env = {name: os.environ[name] for name in ("PATH", "HOME")} | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-P", "-c", BESIDE_A_THREAD, str(tmp_path)]
+    said = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=120)
+    assert said.stdout.strip() == "without walls around 1 of its threads, which started before"

@@ -75,4 +75,6 @@ def test_a_process_can_do_what_the_list_says_and_nothing_else(name: str, tmp_pat
 def test_the_list_names_each_call_once_and_by_its_numbers() -> None:
     tables = (ALLOWED, PROGRAMS, GPU, SPECIAL)
     assert sum(map(len, tables)) == len({name for table in tables for name in table})
-    assert {name: numbers for table in tables for name, numbers in table.items()}.items() <= CALLS.items()
+    assert {
+        name: tuple(numbers) for table in tables for name, numbers in table.items()
+    }.items() <= CALLS.items()

@@ -73,7 +73,9 @@ def enter_sandbox(spec: SandboxSpec) -> str:
     with contextlib.suppress(OSError):  # if memory runs out, the kernel kills this process first
         Path("/proc/self/oom_score_adj").write_text(str(FIRST_TO_GO))
 
-    gaps = []  # what this kernel cannot restrict, in words
+    gaps = []  # what is not restricted, in words
+    if (threads := len(os.listdir("/proc/self/task")) - 1) > 0:
+        gaps.append(f"walls around {threads} of its threads, which started before")
     has_filter = True
     try:
         renounce_privileges()
