@@ -72,14 +72,10 @@ def open_lowering(database: "Database") -> Iterator["Lowering"]:
     from mallorn.workers.round.feature_lookup import FeatureLookup
     from mallorn.workers.round.train_cost_model import MOST_NEW
 
-    memory_bytes = Settings().child_memory_bytes
-    with (
-        TemporaryDirectory(prefix="mallorn-") as folder,
-        CandidateCompiler(
-            memory_bytes=memory_bytes, max_calls=MAX_CALLS, name="compiler", room=Path(folder)
-        ) as compiler,
-    ):
-        yield Lowering(FeatureLookup(database, compiler), MOST_NEW)
+    with TemporaryDirectory(prefix="mallorn-") as folder:
+        room, memory_bytes = Path(folder), Settings().child_memory_bytes
+        with CandidateCompiler(memory_bytes=memory_bytes, max_calls=MAX_CALLS, room=room) as compiler:
+            yield Lowering(FeatureLookup(database, compiler), MOST_NEW)
 
 
 def read_database_measurements(

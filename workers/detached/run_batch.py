@@ -60,8 +60,7 @@ def main() -> int:
         "--sandbox",
         choices=SANDBOX_MODES,
         default=SANDBOX_MODES[1],
-        help="what happens if this kernel lacks a part of the sandbox around candidates: nothing runs "
-        "(require), or the other parts are used (best-effort, the default); off: no sandbox",
+        help="if this kernel lacks a part: run nothing (require) or use the rest (best-effort, the default)",
     )
     parser.add_argument("--serve", type=Path, metavar="FOLDER", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -236,8 +235,8 @@ class ChildSession:
             raise BatchRefused(f"the batch's modules cannot be loaded: {error}") from None
         self._room = tempfile.TemporaryDirectory(prefix="batch-room-")  # all that the child may write
         self._log = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
-        room, program = self._room.name, os.path.abspath(__file__)
-        self._command = [sys.executable, program, "--serve", room, "--sandbox", sandbox, str(folder)]
+        room, options = self._room.name, ["--sandbox", sandbox, str(folder)]
+        self._command = [sys.executable, os.path.abspath(__file__), "--serve", room, *options]
         self._env = allowed_environment() | {"TMPDIR": room}
         self._process: subprocess.Popen[bytes] | None = None
         try:
@@ -282,8 +281,8 @@ class ChildSession:
         )
         self._read = b""
         line = self._line(time.monotonic() + START_SEC)
-        words = f"TVM's runtime does not load here: {self._read_log()}"
-        answer: Json = json.loads(line) if line else {"refused": words}
+        refusal = {"refused": f"TVM's runtime does not load here: {self._read_log()}"}
+        answer: Json = json.loads(line) if line else refusal
         if "refused" in answer:
             self.kill_child()
             raise BatchRefused(answer["refused"])

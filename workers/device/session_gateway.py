@@ -185,10 +185,9 @@ def _move_to_descriptor_zero(session_fd: int) -> None:
     End this process if an earlier session still uses it."""
     if session_fd == 0:  # it was free
         return
+    gc.collect()
     if _is_zero_a_socket():
-        gc.collect()
-        if _is_zero_a_socket():
-            sys.exit("objects of the last device's session are still in use")
+        sys.exit("objects of the last device's session are still in use")
     os.dup2(session_fd, 0, inheritable=False)
     os.close(session_fd)
 
@@ -203,11 +202,10 @@ def keep_descriptor_zero(has_no_session: bool = False) -> None:
     """Open descriptor 0 if it is closed, so that no other file gets this number. Close the
     socket there with `has_no_session`: TVM's client leaves it open if no session begins."""
     null_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    if null_fd == 0:
-        return
     if has_no_session and _is_zero_a_socket():
         os.dup2(null_fd, 0, inheritable=False)
-    os.close(null_fd)
+    if null_fd != 0:
+        os.close(null_fd)
 
 
 def _relay(accept: Callable[[], socket.socket | None], device: socket.socket) -> None:

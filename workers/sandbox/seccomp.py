@@ -35,18 +35,12 @@ _CLONE_THREAD: Final = 0x00010000
 _CLONE_NAMESPACES: Final = 0x0002_0000 | 0x7E00_0000
 # ioctl: of the terminals' requests (0x54..), only those that read a size or change a descriptor:
 # TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX, FIOASYNC.
-_TERMINAL_REQUESTS: Final = (0x53FF, 0x54FF)
 _HARMLESS_REQUESTS: Final = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x5452)
 # prctl: what a process reads, its threads' names, stricter rules for itself, and registers of aarch64.
 # Not PR_SET_PDEATHSIG: the process must end with its parent; not PR_SCHED_CORE, which takes a whole core.
-_PRCTL_OPTIONS: Final = (
-    *(2, 3, 15, 16, 21, 22, 23, 29, 30, 38, 39, 41, 42, 50, 51, 52, 53, 54, 55, 56, 60, 61, 63, 64, 65, 66),
-    0x53564D41,
-)
+_PRCTL_OPTIONS: Final = (2, 3, 15, 16, *range(21, 24), 29, 30, 38, 39, 41, 42, *range(50, 57), 0x53564D41)
 
 Instruction = tuple[int, int, int, int]  # operation, jump if true, jump if false, operand
-
-
 _TABLES: Final = tomllib.loads((pkgutil.get_data(__package__, "system_calls.toml") or b"").decode())
 #: Calls by name, each with its numbers by architecture: those of all sandboxed processes, those
 #: that start programs, those for CUDA's driver, and those that are judged by an argument.
@@ -92,20 +86,15 @@ def _instructions(machine: str, spawns: bool, takes_sockets: bool, drives_gpu: b
     namespaces = _answer_if(_IF_BITS, _REFUSE, _CLONE_NAMESPACES)
     kinds = [(_ANSWER, 0, 0, _ALLOW)] if spawns else _answer_if(_IF_BITS, _ALLOW, _CLONE_THREAD)
     yield from _filter_one_call(special["clone"], [*namespaces, *kinds])
-    own_limits = _answer_if(_IF_EQUAL, _ALLOW, 0)
-    yield from _filter_one_call(special["prlimit64"], own_limits)
+    yield from _filter_one_call(special["prlimit64"], _answer_if(_IF_EQUAL, _ALLOW, 0))  # own limits
     yield from _filter_one_call(special["prctl"], _answer_if(_IF_EQUAL, _ALLOW, *_PRCTL_OPTIONS))
-    first, last = _TERMINAL_REQUESTS
-    requests = [
-        *_answer_if(_IF_EQUAL, _ALLOW, *_HARMLESS_REQUESTS),
-        *_answer_if(_IF_LARGER, _ALLOW, last),
-        *_answer_if(_IF_LARGER, _REFUSE, first),
-        (_ANSWER, 0, 0, _ALLOW),
-    ]
+    harmless = _answer_if(_IF_EQUAL, _ALLOW, *_HARMLESS_REQUESTS)
+    others = [*_answer_if(_IF_LARGER, _ALLOW, 0x54FF), *_answer_if(_IF_LARGER, _REFUSE, 0x53FF)]
+    requests = [*harmless, *others, (_ANSWER, 0, 0, _ALLOW)]
     yield from _filter_one_call(special["ioctl"], requests, _SECOND_ARGUMENT)
     if takes_sockets:
-        kinds = _answer_if(_IF_EQUAL, _ZERO, _SOCK_STREAM)
-        yield from _filter_one_call(special["socket"], kinds, _SECOND_ARGUMENT)
+        streams = _answer_if(_IF_EQUAL, _ZERO, _SOCK_STREAM)
+        yield from _filter_one_call(special["socket"], streams, _SECOND_ARGUMENT)
         yield from _answer_if(_IF_EQUAL, _ZERO, special["connect"])
     elif drives_gpu:
         yield from _filter_one_call(special["socket"], _answer_if(_IF_EQUAL, _ALLOW, _AF_UNIX))
