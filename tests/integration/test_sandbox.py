@@ -113,7 +113,7 @@ def test_without_walls_the_ways_are_open(tmp_path: Path, outside: Path) -> None:
     [
         pytest.param([], (), id="of what runs candidates and models"),
         pytest.param(["spawns"], escapes.PROGRAMS, id="of what compiles"),
-        pytest.param(["connects"], escapes.TCP_AND_UDP, id="of what speaks to devices"),
+        pytest.param(["takes_sockets"], ["connect"], id="of what speaks to devices"),
         pytest.param(["drives_gpu"], (), id="of a session that has a GPU"),
     ],
 )
@@ -132,10 +132,27 @@ def test_what_is_needed_stays_within_reach(tmp_path: Path, outside: Path) -> Non
     assert set(tried(tmp_path, outside, set(escapes.PROGRAMS), "spawns").values()) == {"escaped"}
 
 
+SPEAKS = """
+import ctypes, os, sys
+from pathlib import Path
+from mallorn.workers.sandbox.sandbox import SandboxSpec, enter_sandbox
+libc = ctypes.CDLL(None)
+enter_sandbox(SandboxSpec(Path(sys.argv[1]), takes_sockets=True))
+os.dup2(int(sys.argv[2]), 0)
+end = libc.socket(2, 1, 0)
+assert libc.connect(end, (ctypes.c_char * 16)(2, 0, 1), 16) == 0
+os.write(end, f"from descriptor {end}".encode())
+"""
+
+
 @needs_walls
-def test_who_speaks_to_devices_reaches_the_network(tmp_path: Path, outside: Path) -> None:
-    ends = tried(tmp_path, outside, {"connect", "send a datagram"}, "connects")
-    assert set(ends.values()) == {"escaped"}
+def test_what_speaks_to_devices_has_only_the_sockets_that_it_is_given(tmp_path: Path) -> None:
+    end, own_end = socket.socketpair()
+    env = {name: os.environ[name] for name in ("PATH", "HOME")} | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-P", "-c", SPEAKS, str(tmp_path), str(end.fileno())]
+    with end, own_end:
+        subprocess.run(command, env=env, check=True, timeout=120, pass_fds=[end.fileno()])
+        assert own_end.recv(100) == b"from descriptor 0"
 
 
 @needs_walls
@@ -231,3 +248,24 @@ def test_who_runs_what_others_made_reads_their_files_and_changes_none(tmp_path: 
     command = [sys.executable, "-P", "-c", BESIDE, str(tmp_path)]
     said = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=120)
     assert said.stdout.strip() == "theirs"
+
+
+BESIDE_A_THREAD = """
+import sys, threading
+from pathlib import Path
+from mallorn.workers.sandbox.sandbox import SandboxSpec, enter_sandbox
+end = threading.Event()
+thread = threading.Thread(target=end.wait)
+thread.start()
+print(enter_sandbox(SandboxSpec(Path(sys.argv[1]))))
+end.set()
+thread.join()
+"""
+
+
+@needs_walls
+def test_a_sandbox_is_not_full_if_a_thread_started_before_it(tmp_path: Path) -> None:
+    env = {name: os.environ[name] for name in ("PATH", "HOME")} | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-P", "-c", BESIDE_A_THREAD, str(tmp_path)]
+    said = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=120)
+    assert said.stdout.strip() == "without walls around 1 of its threads, which started before"

@@ -69,6 +69,9 @@ from mallorn.workers.tvm.code_digest import TVM_VERSION
 from mallorn.workers.tvm.compare_outputs import tolerance
 
 RULES: Final = ("fixed", "adaptive", "racing")  # stopping rules that run_batch.py has
+SANDBOX: Final = (
+    *("landlock.py", "sandbox.py", "seccomp.py", "system_calls.toml", "syscall.py", "system_paths.py"),
+)
 # Modules for another machine: they import only each other, the standard library, numpy and TVM.
 SHARED: Final = (
     *("mallorn/core/outcomes.py", "mallorn/core/errors.py", "mallorn/core/redaction.py"),
@@ -81,6 +84,7 @@ SHARED: Final = (
     ),
     *("mallorn/workers/device/gpu_meter.py", "mallorn/workers/device/random_and_saved_arrays.py"),
     *("mallorn/workers/device/slice_timer.py", "mallorn/workers/device/slice_timing_result.py"),
+    *(f"mallorn/workers/sandbox/{name}" for name in SANDBOX),
     *("mallorn/workers/host/load_meter.py", "mallorn/workers/host/process_priority.py"),
     *(
         "mallorn/workers/measure/stopping/incremental_timing.py",

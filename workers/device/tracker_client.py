@@ -178,7 +178,8 @@ def receive_exactly(end: socket.socket, size: int) -> bytes:
     # TVM's peers write a message in parts and wait after the first for an acknowledgement,
     # which the kernel delays by 40 ms unless TCP_QUICKACK is set before every read.
     while len(data) < size:
-        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        if end.family != socket.AF_UNIX:
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         if deadline_sec is not None:
             # One deadline for the message: a peer that sends single bytes could hold us for hours.
             left_sec = deadline_sec - time.monotonic()

@@ -114,7 +114,8 @@ class Child:
     `room`, read `room` and system folders, and use `others` with the rights given. If
     `room` is None, it may use all files, for commands on a user's own files. No child may
     write to the parent folder of `room`: a link in place of `room` would open another
-    folder. Set SPAWNS if the child runs a linker, CONNECTS if it uses TCP.
+    folder. Set SPAWNS if the child runs a linker, TAKES_SOCKETS if its parent sends it
+    connected sockets.
 
     The process starts with the first call, restarts after a crash, and is replaced after
     `max_calls` calls. It runs one call at a time and is not thread-safe. A call's time
@@ -124,7 +125,7 @@ class Child:
 
     MODULE: ClassVar[str]
     SPAWNS: ClassVar[bool] = False
-    CONNECTS: ClassVar[bool] = False
+    TAKES_SOCKETS: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -139,7 +140,7 @@ class Child:
         self.name = name or self.MODULE
         self._env = dict(env or {})
         self._memory_bytes = memory_bytes
-        self._walls = SandboxSpec(room, self.SPAWNS, self.CONNECTS, others=others)
+        self._walls = SandboxSpec(room, self.SPAWNS, self.TAKES_SOCKETS, others=others)
         self._max_calls = max_calls
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: frame_channel.Channel | None = None
