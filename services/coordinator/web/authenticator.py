@@ -20,10 +20,18 @@ from fastapi.routing import APIRoute
 from sqlalchemy.orm import Session
 
 from mallorn.core.address_checks import peer_uid, user_name
-from mallorn.core.api_keys import ALL_SCOPES, Scope, allows, hash_secret
+from mallorn.core.api_keys import ALL_SCOPES, Scope, allows, hash_page_secret, hash_secret
 from mallorn.core.errors import Forbidden, Unauthorized, Unavailable
 from mallorn.core.settings import Settings
-from mallorn.db.repositories.access_control import USED_SEC, ApiKeys, Owners, SignIns
+from mallorn.core.values.access_control import ApiKey
+from mallorn.db.repositories.access_control import (
+    USED_SEC,
+    ApiKeys,
+    BrowserSessions,
+    Owners,
+    SessionKey,
+    key_fingerprint,
+)
 from mallorn.db.session import Database, read_clock
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -101,6 +109,25 @@ class LocalPeer:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a request presents, not checked yet; a cookie counts only with its page's secret."""
+
+    key: str | None = None
+    cookie: str | None = None
+    page_secret: str | None = None
+    peer: LocalPeer | None = None  # None: this process
+
+
+class CredentialRefused(Unauthorized):
+    """A known owner's credential is no longer valid, or is presented as another kind."""
+
+    def __init__(self, message: str, hint: str, owner: str, key_id: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.owner = owner
+        self.key_id = key_id
+
+
 class Authenticator:
     """Authenticates callers; keys are required once one exists or a provider is configured.
 
@@ -113,7 +140,7 @@ class Authenticator:
         self._database = database
         self._asks = bool(settings.api_keys or settings.oidc_issuer)
         self._use_noted_sec: dict[str, float] = {}
-        self._admitted_sec: dict[tuple[str | None, str | None], float] = {}
+        self._admitted_sec: dict[tuple[str | None, ...], float] = {}
 
     def needs_credentials(self) -> bool:
         """Return whether this service requires an API key or a sign-in."""
@@ -122,9 +149,12 @@ class Authenticator:
                 self._asks = ApiKeys(session).has_ever_existed()
         return self._asks
 
-    def authenticate(self, key: str | None, cookie: str | None, peer: LocalPeer | None) -> Caller:
+    def authenticate(self, credentials: Credentials) -> Caller:
         """Authenticate by key or cookie or, if no keys are required, by the peer process.
-        Raises Unauthorized if that fails."""
+
+        Raises Unauthorized if that fails; CredentialRefused if the owner is known.
+        """
+        key, peer = credentials.key, credentials.peer
         if not self.needs_credentials():
             if peer is None or peer.uid in (os.getuid(), ROOT):
                 return LOCAL
@@ -135,16 +165,13 @@ class Authenticator:
             message = f"this service is of {user}, and {user_name(peer.uid)} asks"
             raise Unauthorized(message, hint=f"mallorn up --port 0   (or ask {user} for a key: {command})")
         with self._database.session() as session:
-            caller: Caller | None = None
-            if key is not None:
-                caller = self._by_digest(session, hash_secret(key))
-            elif (sign_in := SignIns(session).find_by_cookie(cookie) if cookie else None) is not None:
-                if sign_in.key_digest is None:
-                    caller = Caller(sign_in.owner, scopes=sign_in.scopes)
-                else:
-                    caller = self._by_digest(session, sign_in.key_digest)
+            caller = self._by_cookie(session, credentials) if key is None else self._by_key(session, key)
             if caller is not None and Owners(session).is_banned(caller.owner):
-                raise Unauthorized(f"{caller.owner} is banned from this service", hint=READMIT_HINT)
+                message = f"{caller.owner} is banned from this service"
+                # Nothing may store an erased owner's name again.
+                if not Owners(session).is_known(caller.owner):
+                    raise Unauthorized(message, hint=READMIT_HINT)
+                raise CredentialRefused(message, READMIT_HINT, caller.owner, caller.key_id)
         if caller is None and key is None:
             raise Unauthorized(hint="mallorn login URL   (or set MALLORN_API_KEY)")
         if caller is None:
@@ -158,24 +185,32 @@ class Authenticator:
                 ApiKeys(session).record_use(key_id)
         return caller
 
-    def is_still_valid(self, key: str | None, cookie: str | None, peer: LocalPeer | None) -> bool:
+    def is_still_valid(self, credentials: Credentials) -> bool:
         """Return whether the credentials are valid, or were at most AGAIN_SEC ago."""
         now_sec = time.monotonic()
-        if now_sec - self._admitted_sec.get((key, cookie), -math.inf) < AGAIN_SEC:
+        presented = credentials.key, credentials.cookie, credentials.page_secret
+        if now_sec - self._admitted_sec.get(presented, -math.inf) < AGAIN_SEC:
             return True
         try:
-            self.authenticate(key, cookie, peer)
+            self.authenticate(credentials)
         except Unauthorized:
             return False
         except Unavailable:
             return True
         if len(self._admitted_sec) >= MOST_KNOWN:
             self._admitted_sec.clear()
-        self._admitted_sec[key, cookie] = now_sec
+        self._admitted_sec[presented] = now_sec
         return True
 
-    def _by_digest(self, session: Session, digest: str) -> Caller | None:
+    def session_key(self, caller: Caller, key: str) -> SessionKey:
+        """Return how a browser session refers to the key with which the caller was admitted."""
+        return SessionKey(
+            caller.key_id or None, key_fingerprint(caller.key_id or caller.owner, hash_secret(key))
+        )
+
+    def _by_key(self, session: Session, key: str) -> Caller | None:
         # Compare every entry in constant time, so that the response time reveals nothing.
+        digest = hash_secret(key)
         owners = [
             name
             for name, key_digest in self._keys.items()
@@ -183,12 +218,40 @@ class Authenticator:
         ]
         if owners:
             return Caller(owners[0])
-        key = ApiKeys(session).find_by_digest(digest)
-        if key is None:
+        if (found := ApiKeys(session).find_by_digest(digest)) is not None:
+            return _caller_of_valid_key(session, found)
+        if (cookie_session := BrowserSessions(session).find_by_cookie(key)) is not None:
+            message = "this is the cookie of a browser session, not an API key"
+            raise CredentialRefused(message, ANOTHER, cookie_session.owner)
+        return None
+
+    def _by_cookie(self, session: Session, credentials: Credentials) -> Caller | None:
+        if not credentials.cookie:
             return None
-        # A caller that presents the whole key may know why it is refused.
-        if key.revoked_at is not None:
-            raise Unauthorized(f"the API key {key.id} was revoked", hint=ANOTHER)
-        if key.expires_at is not None and key.expires_at <= read_clock(session):
-            raise Unauthorized(f"the API key {key.id} has expired", hint=ANOTHER)
-        return Caller(key.owner, key.id, key.scopes)
+        found = BrowserSessions(session).find_by_cookie(credentials.cookie)
+        if found is None:
+            if (key := ApiKeys(session).find_by_digest(hash_secret(credentials.cookie))) is not None:
+                message = "this is an API key, not the cookie of a browser session"
+                raise CredentialRefused(message, "send it as Authorization: Bearer KEY", key.owner, key.id)
+            return None
+        if not hmac.compare_digest(found.page_digest, hash_page_secret(credentials.page_secret or "")):
+            message = "the browser's cookie belongs to a sign-in of another page"
+            key_id = found.key.key_id if found.key else None
+            raise CredentialRefused(message, "sign in again", found.owner, key_id or "")
+        if found.key is None:
+            return Caller(found.owner, scopes=found.scopes)
+        if found.key.key_id is None:
+            digest = self._keys.get(found.owner)
+            is_current = digest is not None and key_fingerprint(found.owner, digest) == found.key.fingerprint
+            return Caller(found.owner) if is_current else None
+        key = ApiKeys(session).find_by_fingerprint(found.key.key_id, found.key.fingerprint)
+        return None if key is None else _caller_of_valid_key(session, key)
+
+
+def _caller_of_valid_key(session: Session, key: ApiKey) -> Caller:
+    # A caller that presents the whole key may know why it is refused.
+    if key.revoked_at is not None:
+        raise CredentialRefused(f"the API key {key.id} was revoked", ANOTHER, key.owner, key.id)
+    if key.expires_at is not None and key.expires_at <= read_clock(session):
+        raise CredentialRefused(f"the API key {key.id} has expired", ANOTHER, key.owner, key.id)
+    return Caller(key.owner, key.id, key.scopes)

@@ -1,7 +1,7 @@
 """Limits requests before they are parsed, and how many event streams start at once.
 
 Limited are the URL, the headers, and the body's size and duration. A body is read only
-after its sender was authenticated and passed the rate limit.
+after its sender was authenticated and passed the rate limit, except the small one of LOGIN.
 """
 
 import math
@@ -34,6 +34,8 @@ _OWN_COOKIE: Final = re.compile(rb"mallorn_[^\\]+")
 Headers = list[tuple[bytes, bytes]]
 UPLOAD: Final = "PUT", f"{API}/models"  # its limit is MALLORN_MAX_MODEL_BYTES
 PARTS: Final = f"{API}/uploads/"  # the limit of such a body is its part's size
+LOGIN: Final = "POST", f"{API}/session/oidc/key"  # its body is the credential, so it needs no other
+LARGEST_LOGIN: Final = 1 << 11
 
 
 class RequestLimits(HttpMiddleware):
@@ -70,7 +72,8 @@ class _LimitedBody:
         self._parts = parts
         method, path = scope["method"], scope["path"]
         is_upload = (method, path) == UPLOAD or (method == "PUT" and path.startswith(PARTS))
-        self._limit_bytes = math.inf if is_upload else LARGEST_BODY
+        self._is_login = (method, path) == LOGIN
+        self._limit_bytes = math.inf if is_upload else LARGEST_LOGIN if self._is_login else LARGEST_BODY
         self._received_bytes = 0
         self._waited_sec = 0.0
         self._has_response = False
@@ -85,7 +88,7 @@ class _LimitedBody:
         if self._has_response:  # a stream polls for a disconnect, not for body data
             return {"type": "http.disconnect"}
         try:
-            if not self._received_bytes:
+            if not self._received_bytes and not self._is_login:
                 await run_in_threadpool(authenticate_request, self._parts, self._request)
             message = await self._receive_in_time()
             self._received_bytes += len(message.get("body", b""))
@@ -105,7 +108,7 @@ class _LimitedBody:
 
     def check_size(self, size_bytes: int) -> None:
         if size_bytes > self._limit_bytes:
-            raise TooLarge(f"the body is larger than {LARGEST_BODY:,} bytes", hint="see /docs")
+            raise TooLarge(f"the body is larger than {self._limit_bytes:,} bytes", hint="see /docs")
 
     async def _receive_in_time(self) -> Message:
         limit_sec = WAIT_SEC + self._received_bytes / SLOWEST_BYTES_PER_SEC
