@@ -7,19 +7,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
-from sqlalchemy import (
-    ColumnElement,
-    Update,
-    and_,
-    delete,
-    exists,
-    func,
-    or_,
-    select,
-    true,
-    union,
-    update,
-)
+from sqlalchemy import ColumnElement, Update, and_, delete, exists, func, or_, select, true, union, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import class_mapper
 
@@ -44,19 +32,10 @@ from mallorn.db.repositories.base import Repository, seconds_from_now
 from mallorn.db.repositories.job_transitions import cancel
 from mallorn.db.repositories.jobs import ACTIVE
 from mallorn.db.session import Database, read_clock
-from mallorn.db.tables import (
-    ApiKeyRow,
-    AuditRow,
-    BannedOwner,
-    BrowserSession,
-    Job,
-    LoginCode,
-    Measurement,
-    Model,
-)
+from mallorn.db.tables import ApiKeyRow, AuditRow, BannedOwner, Job, LoginCode, Measurement, Model, SessionRow
 
 NAMED: Final[tuple[Any, ...]] = (
-    *(table.owner for table in (ApiKeyRow, BrowserSession, Job, Model, LoginCode, AuditRow)),
+    *(table.owner for table in (ApiKeyRow, SessionRow, Job, Model, LoginCode, AuditRow)),
     AuditRow.subject,
 )
 BATCH: Final = 200  # rows per transaction, because an owner may have ten thousand
@@ -82,8 +61,8 @@ class Owners(Repository):
 
     def sign_out(self, owner: str) -> None:
         """End all browser sessions and login codes of an owner."""
-        self.execute_and_count(delete(BrowserSession).where(BrowserSession.owner == owner))
-        self.execute_and_count(delete(LoginCode).where(LoginCode.owner == owner))
+        for table in (SessionRow, LoginCode):
+            self.execute_and_count(delete(table).where(table.owner == owner))
 
     def ban(self, owner: str) -> None:
         """Ban an owner: revoke all keys permanently and end all sign-ins."""
@@ -213,14 +192,6 @@ class ApiKeys(Repository):
         row = self.session.scalars(query).one_or_none()
         return None if row is None else ApiKey.from_row(row)
 
-    def find_by_fingerprint(self, key_id: str, fingerprint: str) -> ApiKey | None:
-        """Return the key, valid or not, unless the fingerprint's secret is no longer accepted."""
-        row = self.session.get(ApiKeyRow, key_id)
-        digests = (row.digest, row.previous_digest or "") if row else ()
-        digest = next((digest for digest in digests if key_fingerprint(key_id, digest) == fingerprint), "")
-        key = self.find_by_digest(digest)
-        return key if key is not None and key.id == key_id else None
-
     def is_current(self, key_id: str, digest: str) -> bool:
         """Return whether this digest is of the key's current secret, not the previous."""
         is_current = ApiKeyRow.id == key_id, ApiKeyRow.digest == digest
@@ -308,99 +279,63 @@ def has_api_keys(url: str) -> bool:
 MOST_OF_OWNER: Final = 200
 
 
-def key_fingerprint(key_id: str, digest: str) -> str:
-    """Return what a browser session stores of its key's secret; `key_id` is the name of a settings' key."""
-    return hash_for(Purpose.SESSION_KEY, key_id, digest)
+class SignIns(Repository):
+    """Browser sessions and codes of `mallorn login`, stored by digests."""
 
+    def delete_expired(self) -> None:
+        for table in (SessionRow, LoginCode):
+            self.execute_and_count(delete(table).where(table.expires_at < now()))
 
-@dataclass(frozen=True, slots=True)
-class SessionKey:
-    """The API key that began a browser session; `key_id` is None for a key of MALLORN_API_KEYS."""
-
-    key_id: str | None
-    fingerprint: str
-
-
-@dataclass(frozen=True, slots=True)
-class FoundSession:
-    """An unexpired browser session; `key` is None after a sign-in with the identity provider."""
-
-    owner: str
-    scopes: tuple[Scope, ...]
-    page_digest: str
-    key: SessionKey | None
-
-
-class BrowserSessions(Repository):
-    """Browser sessions, stored by the digest of their cookie."""
-
-    def create(
+    def create_session(
         self,
         owner: str,
         scopes: Sequence[Scope],
-        page_digest: str,
         seconds: float,
-        key: SessionKey | None = None,
+        page_digest: str,
+        key: tuple[str, str] | None = None,
     ) -> str:
-        """Sign in and return a new cookie; delete the owner's oldest sessions over the limit."""
+        """Sign in and return a new cookie; delete the owner's oldest sessions over the limit.
+
+        `key` is the id (or empty) and the digest of the API key that signs in.
+        """
         self.delete_expired()
-        newest = select(BrowserSession.digest).where(BrowserSession.owner == owner)
-        older = newest.order_by(BrowserSession.created_at.desc()).offset(MOST_OF_OWNER - 1).subquery()
-        self.execute_and_count(
-            delete(BrowserSession).where(BrowserSession.digest.in_(select(older.c.digest)))
-        )
+        newest = select(SessionRow.digest).where(SessionRow.owner == owner)
+        older = newest.order_by(SessionRow.created_at.desc()).offset(MOST_OF_OWNER - 1).subquery()
+        self.execute_and_count(delete(SessionRow).where(SessionRow.digest.in_(select(older.c.digest))))
         cookie = new_secret()
-        row = BrowserSession(
-            digest=hash_for(Purpose.SESSION, cookie),
-            page_digest=page_digest,
-            key_id=key and key.key_id,
-            key_fingerprint=key and key.fingerprint,
-            owner=owner,
-            scopes=[str(scope) for scope in scopes],
-            expires_at=read_clock(self.session) + seconds,
-        )
-        self.session.add(row)
+        digests = {"digest": hash_for(Purpose.SESSION, cookie), "page_digest": page_digest}
+        key_id, key_digest = key or (None, None)
+        values = digests | self._values(owner, scopes, seconds)
+        self.session.add(SessionRow(key_id=key_id or None, key_digest=key_digest, **values))
         return cookie
 
-    def delete_expired(self) -> None:
-        self.execute_and_count(delete(BrowserSession).where(BrowserSession.expires_at < now()))
-
-    def find_by_cookie(self, cookie: str) -> FoundSession | None:
+    def find_session(self, cookie: str) -> SessionRow | None:
         """Return the session of a cookie; None if it has expired or is unknown."""
-        is_it = BrowserSession.digest == hash_for(Purpose.SESSION, cookie)
-        row = self.session.scalar(select(BrowserSession).where(is_it, BrowserSession.expires_at >= now()))
-        if row is None:
-            return None
-        key = None if row.key_fingerprint is None else SessionKey(row.key_id, row.key_fingerprint)
-        return FoundSession(row.owner, tuple(map(Scope, row.scopes)), row.page_digest, key)
+        is_it = SessionRow.digest == hash_for(Purpose.SESSION, cookie)
+        return self.session.scalar(select(SessionRow).where(is_it, SessionRow.expires_at >= now()))
 
-    def end(self, cookie: str) -> str | None:
+    def end_session(self, cookie: str) -> str | None:
         """End a session and return its owner; None if it is unknown."""
-        is_it = BrowserSession.digest == hash_for(Purpose.SESSION, cookie)
-        return self.session.scalar(delete(BrowserSession).where(is_it).returning(BrowserSession.owner))
+        is_it = SessionRow.digest == hash_for(Purpose.SESSION, cookie)
+        return self.session.scalar(delete(SessionRow).where(is_it).returning(SessionRow.owner))
 
-
-class LoginCodes(Repository):
-    """Codes of `mallorn login`, stored by the digest of the code and its challenge."""
-
-    def create(self, owner: str, scopes: Sequence[Scope], challenge: str, seconds: float) -> str:
+    def create_code(self, owner: str, scopes: Sequence[Scope], seconds: float, challenge: str) -> str:
         """Return a new code for the holder of the text whose SHA-256 is `challenge`."""
         self.delete_expired()
-        code, expires_at = new_secret(), read_clock(self.session) + seconds
+        code = new_secret()
         digest = hash_for(Purpose.LOGIN_CODE, code, challenge)
-        values = {"owner": owner, "scopes": [str(scope) for scope in scopes], "expires_at": expires_at}
-        self.session.add(LoginCode(digest=digest, **values))
+        self.session.add(LoginCode(digest=digest, **self._values(owner, scopes, seconds)))
         return code
 
-    def delete_expired(self) -> None:
-        self.execute_and_count(delete(LoginCode).where(LoginCode.expires_at < now()))
-
-    def end(self, code: str, challenge: str) -> tuple[str, tuple[Scope, ...]] | None:
-        """End a code and return its owner and scopes, to one caller only; None if there is no such code."""
+    def end_code(self, code: str, challenge: str) -> LoginCode | None:
+        """End a code and return its row, to one request only; None if there is no such code."""
         is_it = LoginCode.digest == hash_for(Purpose.LOGIN_CODE, code, challenge)
         ended = delete(LoginCode).where(is_it, LoginCode.expires_at >= now())
-        row = self.session.execute(ended.returning(LoginCode.owner, LoginCode.scopes)).one_or_none()
-        return None if row is None else (row.owner, tuple(map(Scope, row.scopes)))
+        return self.session.scalar(ended.returning(LoginCode))
+
+    def _values(self, owner: str, scopes: Sequence[Scope], seconds: float) -> dict[str, Any]:
+        expires_at = read_clock(self.session) + seconds
+        return {"owner": owner, "scopes": list(map(str, scopes)), "expires_at": expires_at}
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,20 +35,16 @@ class BannedOwner(Base):
     at: Mapped[CreatedAt]
 
 
-class BrowserSession(Base):
-    """A browser that an API key (while it is valid) or an identity provider signed in.
-
-    `key_id` and `key_fingerprint` are null after a provider's sign-in; only `key_id` is null
-    for a key of MALLORN_API_KEYS.
-    """
+class SessionRow(Base):
+    """A browser session that an API key (while it is valid) or an identity provider began."""
 
     __tablename__ = "browser_sessions"
     __table_args__ = (Index("ix_browser_sessions_expires_at", "expires_at"),)
 
     digest: Mapped[str] = mapped_column(primary_key=True)  # of the cookie
     page_digest: Mapped[str]  # of the secret that the page sends with the cookie
-    key_id: Mapped[str | None] = mapped_column(ForeignKey("api_keys.id"))
-    key_fingerprint: Mapped[str | None]  # changes with the key's secret
+    key_id: Mapped[str | None] = mapped_column(ForeignKey("api_keys.id"))  # null: of MALLORN_API_KEYS
+    key_digest: Mapped[str | None]  # ends the session with the key's secret; null: an identity provider
     owner: Mapped[str] = mapped_column(index=True)
     scopes: Mapped[list[Any]] = mapped_column(JsonType)
     created_at: Mapped[CreatedAt]

@@ -68,18 +68,16 @@ class Purpose(StrEnum):
     """What a digest identifies; digests of different purposes are never equal."""
 
     SESSION = "browser session"
-    PAGE = "random text of the page that began a sign-in"
+    PAGE = "random text of a page"
     PAGE_SECRET = "secret of a browser session's page"  # noqa: S105 - no secret
-    SESSION_KEY = "API key of a browser session"
     LOGIN_CODE = "code of mallorn login"
 
 
 def hash_for(purpose: Purpose, *parts: str) -> str:
-    """Return the digest of texts for one purpose."""
     return hash_secret(json.dumps([purpose, *parts]))
 
 
 def hash_page_secret(secret: str) -> str:
-    """Return the digest of a page's secret: its random text and, after a dot, the provider sign-in's part."""
+    """Return the digest of a page's random text and, after a dot, what a provider's sign-in added."""
     text, _, claim = secret.partition(".")
     return hash_for(Purpose.PAGE_SECRET, hash_for(Purpose.PAGE, text), claim)

@@ -24,7 +24,7 @@ def upgrade() -> None:
         sa.Column("digest", sa.String(), nullable=False),
         sa.Column("page_digest", sa.String(), nullable=False),
         sa.Column("key_id", sa.String()),
-        sa.Column("key_fingerprint", sa.String()),
+        sa.Column("key_digest", sa.String()),
         sa.Column("owner", sa.String(), nullable=False),
         sa.Column("scopes", json, nullable=False),
         sa.Column("created_at", time, server_default=now(), nullable=False),

@@ -10,10 +10,10 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
-from mallorn.core.api_keys import Scope, hash_page_secret
+from mallorn.core.api_keys import Scope, hash_page_secret, hash_secret
 from mallorn.core.errors import InvalidRequest, MallornError, Unauthorized
 from mallorn.core.values.access_control import Session
-from mallorn.db.repositories.access_control import BrowserSessions
+from mallorn.db.repositories.access_control import SignIns
 from mallorn.services.coordinator.audit_log import add_to_audit_entry
 from mallorn.services.coordinator.sign_in.oidc_provider import ProviderDep
 from mallorn.services.coordinator.web.app_context import PartsDep, get_parts
@@ -111,11 +111,10 @@ def sign_in(request: Request, response: Response, parts: PartsDep, caller: Calle
     if len(secret) < LEAST_CHARS:
         message = f"the header {PAGE_HEADER} needs a random secret of {LEAST_CHARS} characters or more"
         raise InvalidRequest(message, hint="reload the page   (programs: send the key with each request)")
-    key = parts.door.session_key(caller, credentials.key)
+    key = caller.key_id, hash_secret(credentials.key)
     with parts.database.transaction() as session:
-        page_digest = hash_page_secret(secret)
-        sessions = BrowserSessions(session)
-        cookie = sessions.create(caller.owner, caller.scopes, page_digest, SIGNED_IN_SEC, key)
+        values = caller.owner, caller.scopes, SIGNED_IN_SEC, hash_page_secret(secret)
+        cookie = SignIns(session).create_session(*values, key)
     add_to_audit_entry(request, caller.owner, "began a browser session")
     set_session_cookie(request, response, cookie)
     return _session(caller, True)
@@ -126,7 +125,7 @@ def sign_out(request: Request, response: Response, parts: PartsDep) -> None:
     """Sign this browser out; its session cookie becomes invalid."""
     if cookie := read_credentials(request).cookie:
         with parts.database.transaction() as session:
-            owner = BrowserSessions(session).end(cookie)
+            owner = SignIns(session).end_session(cookie)
         if owner is not None:
             add_to_audit_entry(request, owner, "ended a browser session")
     response.delete_cookie(cookie_name(request, COOKIE), httponly=True, samesite="strict")

@@ -18,11 +18,11 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from mallorn.core.api_keys import Purpose, hash_for, hash_secret, new_secret
+from mallorn.core.api_keys import Purpose, Scope, hash_for, hash_secret, new_secret
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.values.access_control import NewApiKey
 from mallorn.core.version import API
-from mallorn.db.repositories.access_control import ApiKeys, BrowserSessions, LoginCodes, Owners
+from mallorn.db.repositories.access_control import ApiKeys, Owners, SignIns
 from mallorn.services.coordinator.audit_log import add_key_to_audit_entry, add_to_audit_entry
 from mallorn.services.coordinator.sign_in.browser_sessions import (
     SIGNED_IN_SEC,
@@ -137,12 +137,12 @@ def complete_sign_in(
         if kept["page"]:
             claim = new_secret()
             page_digest = hash_for(Purpose.PAGE_SECRET, kept["page"], claim)
-            cookie = BrowserSessions(session).create(owner, scopes, page_digest, SIGNED_IN_SEC)
+            cookie = SignIns(session).create_session(owner, scopes, SIGNED_IN_SEC, page_digest)
             response = RedirectResponse(f"{web_page_url(request)}#session={claim}", REDIRECT)
             set_session_cookie(request, response, cookie)
             add_to_audit_entry(request, owner, f"began a browser session by {provider.name}")
         else:
-            own_code = LoginCodes(session).create(owner, scopes, kept["challenge"], CODE_SEC)
+            own_code = SignIns(session).create_code(owner, scopes, CODE_SEC, kept["challenge"])
             words = {"name": kept["name"], "owner": owner, "port": kept["port"], "code": own_code}
             page = CONSENT.format_map({word: html.escape(text) for word, text in words.items()})
             response = HTMLResponse(page)
@@ -168,11 +168,10 @@ def exchange_code(parts: PartsDep, request: Request, body: CodeIn | None = None)
         message = "this service takes the code in the request's body, not in its address"
         raise InvalidRequest(message, hint="install its version of mallorn, then: mallorn login URL")
     with parts.database.transaction() as session:
-        grant = LoginCodes(session).end(body.code, hash_secret(body.verifier))
+        grant = SignIns(session).end_code(body.code, hash_secret(body.verifier))
         if grant is None:
             raise SignInRefused("this code is unknown or too old", hint="mallorn login URL")
-        owner, scopes = grant
-        key = ApiKeys(session).create(owner, body.name, scopes, KEY_DAYS)
+        key = ApiKeys(session).create(grant.owner, body.name, tuple(map(Scope, grant.scopes)), KEY_DAYS)
     add_key_to_audit_entry(request, key)
     return key
 

@@ -23,15 +23,7 @@ from mallorn.core.address_checks import peer_uid, user_name
 from mallorn.core.api_keys import ALL_SCOPES, Scope, allows, hash_page_secret, hash_secret
 from mallorn.core.errors import Forbidden, Unauthorized, Unavailable
 from mallorn.core.settings import Settings
-from mallorn.core.values.access_control import ApiKey
-from mallorn.db.repositories.access_control import (
-    USED_SEC,
-    ApiKeys,
-    BrowserSessions,
-    Owners,
-    SessionKey,
-    key_fingerprint,
-)
+from mallorn.db.repositories.access_control import USED_SEC, ApiKeys, Owners, SignIns
 from mallorn.db.session import Database, read_clock
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -122,10 +114,10 @@ class Credentials:
 class CredentialRefused(Unauthorized):
     """A known owner's credential is no longer valid, or is presented as another kind."""
 
-    def __init__(self, message: str, hint: str, owner: str, key_id: str = "") -> None:
+    def __init__(self, message: str, hint: str, owner: str, key_id: str | None) -> None:
         super().__init__(message, hint=hint)
         self.owner = owner
-        self.key_id = key_id
+        self.key_id = key_id or ""
 
 
 class Authenticator:
@@ -165,7 +157,11 @@ class Authenticator:
             message = f"this service is of {user}, and {user_name(peer.uid)} asks"
             raise Unauthorized(message, hint=f"mallorn up --port 0   (or ask {user} for a key: {command})")
         with self._database.session() as session:
-            caller = self._by_cookie(session, credentials) if key is None else self._by_key(session, key)
+            caller: Caller | None = None
+            if key is not None:
+                caller = self._by_key(session, key)
+            elif credentials.cookie:
+                caller = self._by_cookie(session, credentials.cookie, credentials.page_secret or "")
             if caller is not None and Owners(session).is_banned(caller.owner):
                 message = f"{caller.owner} is banned from this service"
                 # Nothing may store an erased owner's name again.
@@ -202,15 +198,33 @@ class Authenticator:
         self._admitted_sec[presented] = now_sec
         return True
 
-    def session_key(self, caller: Caller, key: str) -> SessionKey:
-        """Return how a browser session refers to the key with which the caller was admitted."""
-        return SessionKey(
-            caller.key_id or None, key_fingerprint(caller.key_id or caller.owner, hash_secret(key))
-        )
-
     def _by_key(self, session: Session, key: str) -> Caller | None:
+        if (caller := self._by_digest(session, hash_secret(key))) is not None:
+            return caller
+        if (signed_in := SignIns(session).find_session(key)) is not None:
+            message = "this is the cookie of a browser session, not an API key"
+            raise CredentialRefused(message, ANOTHER, signed_in.owner, signed_in.key_id)
+        return None
+
+    def _by_cookie(self, session: Session, cookie: str, page_secret: str) -> Caller | None:
+        signed_in = SignIns(session).find_session(cookie)
+        if signed_in is None:
+            if (key := ApiKeys(session).find_by_digest(hash_secret(cookie))) is not None:
+                message = "this is an API key, not the cookie of a browser session"
+                raise CredentialRefused(message, "send it as Authorization: Bearer KEY", key.owner, key.id)
+            return None
+        if not hmac.compare_digest(signed_in.page_digest, hash_page_secret(page_secret)):
+            message = "the browser's cookie belongs to a sign-in of another page"
+            raise CredentialRefused(message, "sign in again", signed_in.owner, signed_in.key_id)
+        if signed_in.key_digest is None:
+            return Caller(signed_in.owner, scopes=tuple(map(Scope, signed_in.scopes)))
+        # The digest only says whether the key still has the secret that began the session.
+        caller = self._by_digest(session, signed_in.key_digest)
+        began_it = caller and (caller.owner, caller.key_id) == (signed_in.owner, signed_in.key_id or "")
+        return caller if began_it else None
+
+    def _by_digest(self, session: Session, digest: str) -> Caller | None:
         # Compare every entry in constant time, so that the response time reveals nothing.
-        digest = hash_secret(key)
         owners = [
             name
             for name, key_digest in self._keys.items()
@@ -218,40 +232,12 @@ class Authenticator:
         ]
         if owners:
             return Caller(owners[0])
-        if (found := ApiKeys(session).find_by_digest(digest)) is not None:
-            return _caller_of_valid_key(session, found)
-        if (cookie_session := BrowserSessions(session).find_by_cookie(key)) is not None:
-            message = "this is the cookie of a browser session, not an API key"
-            raise CredentialRefused(message, ANOTHER, cookie_session.owner)
-        return None
-
-    def _by_cookie(self, session: Session, credentials: Credentials) -> Caller | None:
-        if not credentials.cookie:
+        key = ApiKeys(session).find_by_digest(digest)
+        if key is None:
             return None
-        found = BrowserSessions(session).find_by_cookie(credentials.cookie)
-        if found is None:
-            if (key := ApiKeys(session).find_by_digest(hash_secret(credentials.cookie))) is not None:
-                message = "this is an API key, not the cookie of a browser session"
-                raise CredentialRefused(message, "send it as Authorization: Bearer KEY", key.owner, key.id)
-            return None
-        if not hmac.compare_digest(found.page_digest, hash_page_secret(credentials.page_secret or "")):
-            message = "the browser's cookie belongs to a sign-in of another page"
-            key_id = found.key.key_id if found.key else None
-            raise CredentialRefused(message, "sign in again", found.owner, key_id or "")
-        if found.key is None:
-            return Caller(found.owner, scopes=found.scopes)
-        if found.key.key_id is None:
-            digest = self._keys.get(found.owner)
-            is_current = digest is not None and key_fingerprint(found.owner, digest) == found.key.fingerprint
-            return Caller(found.owner) if is_current else None
-        key = ApiKeys(session).find_by_fingerprint(found.key.key_id, found.key.fingerprint)
-        return None if key is None else _caller_of_valid_key(session, key)
-
-
-def _caller_of_valid_key(session: Session, key: ApiKey) -> Caller:
-    # A caller that presents the whole key may know why it is refused.
-    if key.revoked_at is not None:
-        raise CredentialRefused(f"the API key {key.id} was revoked", ANOTHER, key.owner, key.id)
-    if key.expires_at is not None and key.expires_at <= read_clock(session):
-        raise CredentialRefused(f"the API key {key.id} has expired", ANOTHER, key.owner, key.id)
-    return Caller(key.owner, key.id, key.scopes)
+        # A caller that presents the whole key may know why it is refused.
+        if key.revoked_at is not None:
+            raise CredentialRefused(f"the API key {key.id} was revoked", ANOTHER, key.owner, key.id)
+        if key.expires_at is not None and key.expires_at <= read_clock(session):
+            raise CredentialRefused(f"the API key {key.id} has expired", ANOTHER, key.owner, key.id)
+        return Caller(key.owner, key.id, key.scopes)

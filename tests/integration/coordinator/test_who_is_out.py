@@ -21,7 +21,7 @@ from mallorn.core.errors import Unauthorized
 from mallorn.core.values.access_control import ApiKey, NewApiKey
 from mallorn.db.repositories import access_control
 from mallorn.db.repositories.access_control import ApiKeys
-from mallorn.db.tables import ApiKeyRow, AuditRow, BannedOwner, BrowserSession
+from mallorn.db.tables import ApiKeyRow, AuditRow, BannedOwner, SessionRow
 from mallorn.services.coordinator import api_key_routes as key_routes
 from mallorn.services.coordinator.sign_in import oidc
 from mallorn.services.coordinator.sign_in.browser_sessions import SIGNED_IN_SEC
@@ -46,7 +46,7 @@ STORED: Final = (
     ApiKeyRow.created_at,
     ApiKeyRow.expires_at,
     ApiKeyRow.previous_until,
-    BrowserSession.expires_at,
+    SessionRow.expires_at,
 )
 DAYS: Final = st.sampled_from([None, 1.0, 2.0])
 ANY: Final = st.integers(0, 99)
@@ -99,7 +99,7 @@ class Door(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         with self.parts.database.transaction() as session:
-            for table in (BrowserSession, ApiKeyRow, AuditRow, BannedOwner):
+            for table in (SessionRow, ApiKeyRow, AuditRow, BannedOwner):
                 session.execute(delete(table))
             self.root = ApiKeys(session).create("root", "root", [Scope.ADMIN]).key
 

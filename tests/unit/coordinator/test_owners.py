@@ -8,7 +8,7 @@ from sqlalchemy import text, update
 from mallorn.core.api_keys import USUAL_SCOPES, Scope, hash_page_secret, hash_secret
 from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState, RoundState
-from mallorn.db.repositories.access_control import BrowserSessions
+from mallorn.db.repositories.access_control import SignIns
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.tables import Base, Job, Round
@@ -82,7 +82,7 @@ def test_a_sign_in_that_was_under_way_opens_nothing_either(coordinator: Coordina
     admin = coordinator.new_key("root", Scope.ADMIN).key
     treat(coordinator, admin, "ban")
     with coordinator.database.transaction() as session:  # it had looked before
-        cookie = BrowserSessions(session).create(ADA, USUAL_SCOPES, hash_page_secret(PAGE), 60)
+        cookie = SignIns(session).create_session(ADA, USUAL_SCOPES, 60, hash_page_secret(PAGE))
     coordinator.http.cookies.set(f"mallorn_session_{coordinator.url.rpartition(':')[2]}", cookie)
     assert coordinator.http.get("/jobs").status_code == 401
 
