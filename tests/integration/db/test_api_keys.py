@@ -141,7 +141,6 @@ def test_a_sign_in_ends(rows: Rows) -> None:
 
 def test_sign_ins_that_ended_are_forgotten_by_the_next(rows: Rows) -> None:
     for seconds in (-1, -1, 60):
-        rows.write(
-            lambda session, seconds=seconds: SignIns(session).create("ada", [Scope.READ], PAGE, seconds)
-        )
+        signing_in = "ada", [Scope.READ], seconds, PAGE
+        rows.write(lambda session, signing_in=signing_in: SignIns(session).create_session(*signing_in))
     assert rows.read(lambda session: session.scalar(select(func.count()).select_from(SessionRow))) == 1
