@@ -40,8 +40,8 @@ def add_to_audit_entry(request: Request, owner: str, detail: str) -> None:
     request.scope["state"][ADDITION] = owner, detail
 
 
-#: Entries of one key in a minute, by whether its requests were refused; more are only counted.
-MOST_PER_MINUTE: Final = {True: 10, False: 600}
+#: Entries of one key and one detail in a minute, by whether requests were refused; more are only counted.
+MOST_PER_MINUTE: Final = {True: 5, False: 600}
 MINUTE_SEC: Final = 60.0
 
 
@@ -63,7 +63,7 @@ class AuditMiddleware(HttpMiddleware):
     def __init__(self, app: ASGIApp, database: Database) -> None:
         super().__init__(app)
         self._database = database
-        self._minutes: dict[tuple[str, str, bool], _Minute] = {}
+        self._minutes: dict[tuple[str, str, str, bool], _Minute] = {}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope.setdefault("state", {})
@@ -81,7 +81,7 @@ class AuditMiddleware(HttpMiddleware):
         is_refused, now_sec = entry.status >= HTTPStatus.BAD_REQUEST, time.monotonic()
         if len(self._minutes) >= MOST_KNOWN:
             self._minutes.clear()
-        key = entry.owner, entry.key_id, is_refused
+        key = entry.owner, entry.key_id, entry.detail, is_refused
         minute = self._minutes.setdefault(key, _Minute(now_sec))
         with minute.lock:
             if now_sec - minute.began_sec >= MINUTE_SEC:
