@@ -7,7 +7,7 @@ import pytest
 
 from mallorn.core.api_keys import Scope, hash_secret
 from mallorn.db.repositories.access_control import ApiKeys
-from tests.fixtures.coordinator import Coordinator, Start
+from tests.fixtures.coordinator import PAGE, Coordinator, Start
 from tests.fixtures.issuer import CLIENT, SECRET, issuing
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -63,3 +63,50 @@ def test_a_key_is_not_exchanged_for_a_lasting_one(with_provider: Coordinator) ->
         assert with_provider.http.post("/session/oidc/key", **given).status_code in (401, 422)
     with with_provider.database.session() as session:
         assert [row.id for row in ApiKeys(session).list()] == [key.id]
+
+
+def test_a_cookie_counts_only_with_the_secret_of_its_page(coordinator: Coordinator) -> None:
+    """N11: a browser sends a cookie to each port of the host."""
+    key = coordinator.new_key("ada").key
+    cookies = {session_cookie(coordinator): coordinator.ask(key, "POST", "/session").cookies.popitem()[1]}
+    for headers, status in (
+        ({}, 401),
+        ({"X-Mallorn-Session": PAGE[::-1]}, 401),
+        ({"X-Mallorn-Session": PAGE}, 200),
+    ):
+        answer = httpx.get(f"{coordinator.url}/api/v1/jobs", cookies=cookies, headers=headers)
+        assert answer.status_code == status, headers
+    assert httpx.get(f"{coordinator.url}/api/v1/session", cookies=cookies).json()["owner"] is None
+
+
+def test_a_sign_in_without_a_pages_secret_is_refused(coordinator: Coordinator) -> None:
+    bearer = {"Authorization": f"Bearer {coordinator.new_key('ada').key}"}
+    for secret in ({}, {"X-Mallorn-Session": "short"}):
+        answer = httpx.post(f"{coordinator.url}/api/v1/session", headers={**bearer, **secret})
+        assert (answer.status_code, answer.json()["hint"][:15]) == (422, "reload the page")
+        assert "Set-Cookie" not in answer.headers
+
+
+def test_a_sign_in_that_another_began_is_not_the_pages(with_provider: Coordinator) -> None:
+    """Whoever sets cookies from another port, or sends a link, has one part of the secret at most."""
+    query = {"page": PAGE[::-1]}
+    there = httpx.get(with_provider.http.get("/session/oidc", params=query).headers["Location"], verify=False)
+    answer = with_provider.land(with_provider.http.get(there.headers["Location"]))
+    assert answer.headers["Location"].startswith(f"{with_provider.url}/#session=")
+    assert with_provider.http.get("/jobs").status_code == 401, "the page has another random text"
+    with_provider.http.headers["X-Mallorn-Session"] = PAGE[::-1]
+    assert with_provider.http.get("/jobs").status_code == 401, "who began it has not seen the address"
+
+
+def test_a_session_ends_with_the_secret_of_its_key_and_with_the_setting(start: Start) -> None:
+    before = start(api_keys={"ops": hash_secret("old")})
+    cookie = before.ask("old", "POST", "/session").cookies.popitem()[1]
+    for keys, status in (({"ops": hash_secret("new")}, 401), ({"eve": hash_secret("old")}, 401)):
+        later = start(api_keys=keys)
+        later.http.cookies.set(session_cookie(later), cookie)
+        assert later.http.get("/jobs").status_code == status
+    rotated = before.new_key("ada")
+    before.ask(rotated.key, "POST", "/session")
+    assert before.http.get("/jobs").status_code == 200
+    before.ask(rotated.key, "POST", f"/keys/{rotated.id}/rotate")
+    assert before.http.get("/jobs").status_code == 401
