@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import typer
 
-from mallorn.cli.terminal.output import can_ask_user, print_note, print_rows
+from mallorn.cli.terminal.output import KeyOption, can_ask_user, print_note, print_rows
 from mallorn.client import Client
 from mallorn.core.api_keys import hash_secret, new_secret
 from mallorn.core.errors import MallornError, NotFound, TimedOut, Unauthorized
@@ -37,16 +37,12 @@ def login(
         str | None, typer.Argument(metavar="[URL]", help="A service's address, or the name of a kept one.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name to keep it by; default: its host.")] = None,
-    api_key: Annotated[
-        str | None,
-        typer.Option(
-            envvar="MALLORN_API_KEY", help="The key; `-` reads it from standard input, unseen by other users."
-        ),
-    ] = None,
+    api_key: KeyOption = None,
 ) -> None:
     """Keep the address and the key of a service for later commands; without URL, list the kept ones.
 
-    The key is the given one, or a new one from a sign-in in the browser, or is asked for.
+    The key is the given one (`--api-key -` reads it from standard input), or a new one from a sign-in
+    in the browser, or is asked for.
     MALLORN_URL and MALLORN_API_KEY come before what is kept, and so does --data.
     """
     logins = read_logins()

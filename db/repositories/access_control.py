@@ -286,27 +286,15 @@ class SignIns(Repository):
         for table in (SessionRow, LoginCode):
             self.execute_and_count(delete(table).where(table.expires_at < now()))
 
-    def create_session(
-        self,
-        owner: str,
-        scopes: Sequence[Scope],
-        seconds: float,
-        page_digest: str,
-        key: tuple[str, str] | None = None,
-    ) -> str:
-        """Sign in and return a new cookie; delete the owner's oldest sessions over the limit.
-
-        `key` is the id (or empty) and the digest of the API key that signs in.
-        """
+    def create_session(self, row: SessionRow, seconds: float) -> str:
+        """Sign in and return a new cookie; delete the owner's oldest sessions over the limit."""
         self.delete_expired()
-        newest = select(SessionRow.digest).where(SessionRow.owner == owner)
+        newest = select(SessionRow.digest).where(SessionRow.owner == row.owner)
         older = newest.order_by(SessionRow.created_at.desc()).offset(MOST_OF_OWNER - 1).subquery()
         self.execute_and_count(delete(SessionRow).where(SessionRow.digest.in_(select(older.c.digest))))
         cookie = new_secret()
-        digests = {"digest": hash_for(Purpose.SESSION, cookie), "page_digest": page_digest}
-        key_id, key_digest = key or (None, None)
-        values = digests | self._values(owner, scopes, seconds)
-        self.session.add(SessionRow(key_id=key_id or None, key_digest=key_digest, **values))
+        row.digest, row.expires_at = hash_for(Purpose.SESSION, cookie), read_clock(self.session) + seconds
+        self.session.add(row)
         return cookie
 
     def find_session(self, cookie: str) -> SessionRow | None:
@@ -319,12 +307,12 @@ class SignIns(Repository):
         is_it = SessionRow.digest == hash_for(Purpose.SESSION, cookie)
         return self.session.scalar(delete(SessionRow).where(is_it).returning(SessionRow.owner))
 
-    def create_code(self, owner: str, scopes: Sequence[Scope], seconds: float, challenge: str) -> str:
+    def create_code(self, row: LoginCode, seconds: float, challenge: str) -> str:
         """Return a new code for the holder of the text whose SHA-256 is `challenge`."""
         self.delete_expired()
-        code = new_secret()
-        digest = hash_for(Purpose.LOGIN_CODE, code, challenge)
-        self.session.add(LoginCode(digest=digest, **self._values(owner, scopes, seconds)))
+        code, row.expires_at = new_secret(), read_clock(self.session) + seconds
+        row.digest = hash_for(Purpose.LOGIN_CODE, code, challenge)
+        self.session.add(row)
         return code
 
     def end_code(self, code: str, challenge: str) -> LoginCode | None:
@@ -332,10 +320,6 @@ class SignIns(Repository):
         is_it = LoginCode.digest == hash_for(Purpose.LOGIN_CODE, code, challenge)
         ended = delete(LoginCode).where(is_it, LoginCode.expires_at >= now())
         return self.session.scalar(ended.returning(LoginCode))
-
-    def _values(self, owner: str, scopes: Sequence[Scope], seconds: float) -> dict[str, Any]:
-        expires_at = read_clock(self.session) + seconds
-        return {"owner": owner, "scopes": list(map(str, scopes)), "expires_at": expires_at}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from mallorn.core.api_keys import Scope, hash_page_secret, hash_secret
 from mallorn.core.errors import InvalidRequest, MallornError, Unauthorized
 from mallorn.core.values.access_control import Session
 from mallorn.db.repositories.access_control import SignIns
+from mallorn.db.tables import SessionRow
 from mallorn.services.coordinator.audit_log import add_to_audit_entry
 from mallorn.services.coordinator.sign_in.oidc_provider import ProviderDep
 from mallorn.services.coordinator.web.app_context import PartsDep, get_parts
@@ -101,8 +102,7 @@ def show_session(request: Request, parts: PartsDep, provider: ProviderDep) -> Se
 def sign_in(request: Request, response: Response, parts: PartsDep, caller: CallerDep) -> Session:
     """Sign this browser in with the request's API key, for 12 hours.
 
-    The cookie counts only with the secret that the header X-Mallorn-Session of this request
-    names; the page chooses it at random.
+    The cookie counts only with this request's X-Mallorn-Session, a random text of the page.
     """
     credentials = read_credentials(request)
     if credentials.key is None or not parts.door.needs_credentials():
@@ -111,10 +111,15 @@ def sign_in(request: Request, response: Response, parts: PartsDep, caller: Calle
     if len(secret) < LEAST_CHARS:
         message = f"the header {PAGE_HEADER} needs a random secret of {LEAST_CHARS} characters or more"
         raise InvalidRequest(message, hint="reload the page   (programs: send the key with each request)")
-    key = caller.key_id, hash_secret(credentials.key)
+    row = SessionRow(
+        owner=caller.owner,
+        scopes=list(caller.scopes),
+        page_digest=hash_page_secret(secret),
+        key_id=caller.key_id or None,
+        key_digest=hash_secret(credentials.key),
+    )
     with parts.database.transaction() as session:
-        values = caller.owner, caller.scopes, SIGNED_IN_SEC, hash_page_secret(secret)
-        cookie = SignIns(session).create_session(*values, key)
+        cookie = SignIns(session).create_session(row, SIGNED_IN_SEC)
     add_to_audit_entry(request, caller.owner, "began a browser session")
     set_session_cookie(request, response, cookie)
     return _session(caller, True)

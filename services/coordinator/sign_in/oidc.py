@@ -4,9 +4,8 @@
 of a secret. The signed-in user confirms on a page, which sends the browser to that port
 with a code; code and secret together are exchanged for an API key (RFC 8252).
 
-The web page starts a sign-in with a random text. It gets another one behind the `#` of the
-address to which it returns, and both form the secret that it sends with the cookie. So
-neither who reads or sets this host's cookies nor who sends a link shares a session.
+The web page starts a sign-in with a random text, and finds another behind the `#` of the
+address to which it returns. Both form the secret that it sends with the cookie (ADR 0100).
 """
 
 import html
@@ -23,6 +22,7 @@ from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.values.access_control import NewApiKey
 from mallorn.core.version import API
 from mallorn.db.repositories.access_control import ApiKeys, Owners, SignIns
+from mallorn.db.tables import LoginCode, SessionRow
 from mallorn.services.coordinator.audit_log import add_key_to_audit_entry, add_to_audit_entry
 from mallorn.services.coordinator.sign_in.browser_sessions import (
     SIGNED_IN_SEC,
@@ -137,12 +137,15 @@ def complete_sign_in(
         if kept["page"]:
             claim = new_secret()
             page_digest = hash_for(Purpose.PAGE_SECRET, kept["page"], claim)
-            cookie = SignIns(session).create_session(owner, scopes, SIGNED_IN_SEC, page_digest)
+            row = SessionRow(owner=owner, scopes=list(scopes), page_digest=page_digest)
+            cookie = SignIns(session).create_session(row, SIGNED_IN_SEC)
             response = RedirectResponse(f"{web_page_url(request)}#session={claim}", REDIRECT)
             set_session_cookie(request, response, cookie)
             add_to_audit_entry(request, owner, f"began a browser session by {provider.name}")
         else:
-            own_code = SignIns(session).create_code(owner, scopes, CODE_SEC, kept["challenge"])
+            own_code = SignIns(session).create_code(
+                LoginCode(owner=owner, scopes=list(scopes)), CODE_SEC, kept["challenge"]
+            )
             words = {"name": kept["name"], "owner": owner, "port": kept["port"], "code": own_code}
             page = CONSENT.format_map({word: html.escape(text) for word, text in words.items()})
             response = HTMLResponse(page)

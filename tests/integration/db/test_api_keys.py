@@ -10,7 +10,9 @@ from mallorn.db.repositories.access_control import ApiKeys, SignIns
 from mallorn.db.tables import ApiKeyRow, SessionRow
 from tests.fixtures.rows import Rows
 
-PAGE = "digest of a page's secret"
+
+def signed_in() -> SessionRow:
+    return SessionRow(owner="ada", scopes=[Scope.READ], page_digest="digest of a page's secret")
 
 
 def made(rows: Rows, owner: str = "ada", days: float | None = None) -> NewApiKey:
@@ -129,8 +131,8 @@ def test_owners_list_their_own(rows: Rows) -> None:
 
 
 def test_a_sign_in_ends(rows: Rows) -> None:
-    lasting = rows.write(lambda session: SignIns(session).create_session("ada", [Scope.READ], 60, PAGE))
-    over = rows.write(lambda session: SignIns(session).create_session("ada", [Scope.READ], -1, PAGE))
+    lasting = rows.write(lambda session: SignIns(session).create_session(signed_in(), 60))
+    over = rows.write(lambda session: SignIns(session).create_session(signed_in(), -1))
     found = rows.read(lambda session: SignIns(session).find_session(lasting))
     assert found is not None
     assert (found.owner, found.scopes) == ("ada", ["read"])
@@ -141,6 +143,5 @@ def test_a_sign_in_ends(rows: Rows) -> None:
 
 def test_sign_ins_that_ended_are_forgotten_by_the_next(rows: Rows) -> None:
     for seconds in (-1, -1, 60):
-        signing_in = "ada", [Scope.READ], seconds, PAGE
-        rows.write(lambda session, signing_in=signing_in: SignIns(session).create_session(*signing_in))
+        rows.write(lambda session, seconds=seconds: SignIns(session).create_session(signed_in(), seconds))
     assert rows.read(lambda session: session.scalar(select(func.count()).select_from(SessionRow))) == 1

@@ -11,7 +11,7 @@ from mallorn.core.states import JobState, RoundState
 from mallorn.db.repositories.access_control import SignIns
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.db.tables import Base, Job, Round
+from mallorn.db.tables import Base, Job, Round, SessionRow
 from mallorn.services.coordinator.web import authenticator
 from mallorn.services.coordinator.web.authenticator import Credentials
 from tests.fixtures.coordinator import PAGE, Coordinator, OwnedRows, Start
@@ -81,8 +81,9 @@ def test_a_key_of_the_environment_opens_nothing_to_who_is_put_out(start: Start) 
 def test_a_sign_in_that_was_under_way_opens_nothing_either(coordinator: Coordinator) -> None:
     admin = coordinator.new_key("root", Scope.ADMIN).key
     treat(coordinator, admin, "ban")
+    row = SessionRow(owner=ADA, scopes=list(USUAL_SCOPES), page_digest=hash_page_secret(PAGE))
     with coordinator.database.transaction() as session:  # it had looked before
-        cookie = SignIns(session).create_session(ADA, USUAL_SCOPES, 60, hash_page_secret(PAGE))
+        cookie = SignIns(session).create_session(row, 60)
     coordinator.http.cookies.set(f"mallorn_session_{coordinator.url.rpartition(':')[2]}", cookie)
     assert coordinator.http.get("/jobs").status_code == 401
 
