@@ -318,8 +318,8 @@ class SignIns(Repository):
     def end_code(self, code: str, challenge: str) -> LoginCode | None:
         """End a code and return its row, to one request only; None if there is no such code."""
         is_it = LoginCode.digest == hash_for(Purpose.LOGIN_CODE, code, challenge)
-        ended = delete(LoginCode).where(is_it, LoginCode.expires_at >= now())
-        return self.session.scalar(ended.returning(LoginCode))
+        code_deletion = delete(LoginCode).where(is_it, LoginCode.expires_at >= now())
+        return self.session.scalar(code_deletion.returning(LoginCode))
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,8 +371,10 @@ class Audit(Repository):
         old = old.order_by(AuditRow.at).limit(limit)
         return self.execute_and_count(delete(AuditRow).where(AuditRow.id.in_(old)))
 
-    def delete_surplus_entries(self, most: int, limit: int) -> int:
-        """Delete up to `limit` of the oldest entries over `most`; return the count."""
+    def delete_surplus_entries(self, kept_entries: int, limit: int) -> int:
+        """Delete up to `limit` of the oldest entries over `kept_entries`; return the count."""
         newest = select(func.max(AuditRow.id)).scalar_subquery()
-        surplus = select(AuditRow.id).where(AuditRow.id <= newest - most).order_by(AuditRow.id).limit(limit)
+        surplus = (
+            select(AuditRow.id).where(AuditRow.id <= newest - kept_entries).order_by(AuditRow.id).limit(limit)
+        )
         return self.execute_and_count(delete(AuditRow).where(AuditRow.id.in_(surplus)))

@@ -65,7 +65,7 @@ def hash_secret(secret: str) -> str:
 
 
 class Purpose(StrEnum):
-    """What a digest identifies; digests of different purposes are never equal."""
+    """Purpose of a digest; digests of different purposes are never equal."""
 
     SESSION = "browser session"
     PAGE = "random text of a page"

@@ -105,13 +105,13 @@ def _audit_entry(scope: Scope, status: int) -> NewAuditEntry | None:
     """Return the entry of an answered request; None if it has none."""
     state, method = scope["state"], scope["method"]
     caller: Caller | None = state.get("caller")
-    refused: CredentialRefused | None = state.get("refused")
+    refusal: CredentialRefused | None = state.get("refused")
     subject, detail = state.get(ADDITION, ("", ""))
-    if refused is not None:
-        subject, detail = refused.owner, refused.message.removeprefix(f"{refused.owner} ")
+    if refusal is not None:
+        subject, detail = refusal.owner, refusal.message.removeprefix(f"{refusal.owner} ")
     elif not subject and (caller is None or method in SAFE_METHODS):
         return None
-    owner, key_id = subject, refused.key_id if refused else ""
+    owner, key_id = subject, refusal.key_id if refusal else ""
     if caller is not None:
         owner, key_id = caller.owner, caller.key_id
     return NewAuditEntry(

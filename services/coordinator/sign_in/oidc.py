@@ -118,25 +118,25 @@ def complete_sign_in(
     After `mallorn login`, ask on a page of its own whether it gets a key.
     """
     # What the browser left with; None if its cookie is missing or malformed.
-    kept = KEPT.fullmatch(request.cookies.get(cookie_name(request, COOKIE), ""))
-    if kept is None or kept["state"] != state:
+    cookie_values = KEPT.fullmatch(request.cookies.get(cookie_name(request, COOKIE), ""))
+    if cookie_values is None or cookie_values["state"] != state:
         raise SignInRefused(
             "this sign-in was started in another browser, or too long ago", hint="sign in again"
         )
     if error or not code:
         reason = error[:200] or "the answer has no authorization code"
         raise SignInRefused(f"{provider.name} did not sign you in: {reason}", hint="sign in again")
-    callback = _callback_url(request), kept["nonce"], kept["verifier"]
-    owner, scopes = provider.exchange_code_for_owner(code, *callback)
+    nonce, verifier = cookie_values["nonce"], cookie_values["verifier"]
+    owner, scopes = provider.exchange_code_for_owner(code, _callback_url(request), nonce, verifier)
     response: Response
     with parts.database.transaction() as session:
         if Owners(session).is_banned(owner):
             if Owners(session).is_known(owner):  # else erased: nothing may store the name again
                 add_to_audit_entry(request, owner, f"is banned; {provider.name} vouched for the owner")
             raise SignInRefused(f"{owner} is banned from this service", hint=READMIT_HINT)
-        if kept["page"]:
+        if cookie_values["page"]:
             claim = new_secret()
-            page_digest = hash_for(Purpose.PAGE_SECRET, kept["page"], claim)
+            page_digest = hash_for(Purpose.PAGE_SECRET, cookie_values["page"], claim)
             row = SessionRow(owner=owner, scopes=list(scopes), page_digest=page_digest)
             cookie = SignIns(session).create_session(row, SIGNED_IN_SEC)
             response = RedirectResponse(f"{web_page_url(request)}#session={claim}", REDIRECT)
@@ -144,9 +144,14 @@ def complete_sign_in(
             add_to_audit_entry(request, owner, f"began a browser session by {provider.name}")
         else:
             own_code = SignIns(session).create_code(
-                LoginCode(owner=owner, scopes=list(scopes)), CODE_SEC, kept["challenge"]
+                LoginCode(owner=owner, scopes=list(scopes)), CODE_SEC, cookie_values["challenge"]
             )
-            words = {"name": kept["name"], "owner": owner, "port": kept["port"], "code": own_code}
+            words = {
+                "name": cookie_values["name"],
+                "owner": owner,
+                "port": cookie_values["port"],
+                "code": own_code,
+            }
             page = CONSENT.format_map({word: html.escape(text) for word, text in words.items()})
             response = HTMLResponse(page)
             add_to_audit_entry(request, owner, "got a code for mallorn login")

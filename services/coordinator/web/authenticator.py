@@ -103,7 +103,7 @@ class LocalPeer:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a request presents, not checked yet; a cookie counts only with its page's secret."""
+    """Unchecked credentials of a request; a cookie counts only with its page's secret."""
 
     key: str | None = None
     cookie: str | None = None

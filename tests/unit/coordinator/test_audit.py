@@ -175,5 +175,5 @@ def test_entries_over_the_limit_go_oldest_first(coordinator: Coordinator) -> Non
     for number in range(5):
         coordinator.http.delete(f"/models/{number}")
     with coordinator.database.transaction() as session:
-        assert Audit(session).delete_surplus_entries(most=3, limit=10) == 2
+        assert Audit(session).delete_surplus_entries(kept_entries=3, limit=10) == 2
     assert [what for _, what, _ in told(coordinator)] == [f"DELETE /api/v1/models/{at}" for at in (4, 3, 2)]
