@@ -133,6 +133,11 @@ class Settings(BaseSettings):
     keep_audit_days: float = Field(
         0.0, ge=0, description="Days until an audit-log entry is deleted; 0: never."
     )
+    keep_audit_entries: int = Field(
+        1_000_000,
+        ge=0,
+        description="Maximum number of audit-log entries; older ones are deleted; 0: no limit.",
+    )
     keep_backups: int = Field(
         3,
         ge=0,

@@ -44,7 +44,6 @@ BODIES: Final[Mapping[str, dict[str, Any]]] = {
     "PATCH /api/v1/jobs/{job_id}": {"json": {"labels": {"nightly": ""}}},
     "PUT /api/v1/uploads/{digest}/parts/{index}": {"content": b"x"},
     "POST /api/v1/keys": {"json": {"name": "ci"}},
-    "POST /api/v1/session/oidc/code": {"params": {"port": 2000, "challenge": "0" * 64}},
 }
 
 

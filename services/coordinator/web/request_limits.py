@@ -1,7 +1,8 @@
 """Limits requests before they are parsed, and event streams.
 
 Limited are the URL, the headers, and the body's size and duration. A body is read only
-after its sender was authenticated, passed the rate limit and has the scope for the route.
+after its sender was authenticated, passed the rate limit and has the scope for the route,
+except the small one of LOGIN.
 """
 
 import math
@@ -37,6 +38,8 @@ SLOWEST_BYTES_PER_SEC: Final = 4 * 1024
 _OWN_COOKIE: Final = re.compile(rb"mallorn_[^\\]+")
 UPLOAD: Final = "PUT", f"{API}/models"  # its limit is MALLORN_MAX_MODEL_BYTES
 PARTS: Final = f"{API}/uploads/"  # the limit of such a body is its part's size
+LOGIN: Final = "POST", f"{API}/session/oidc/key"  # its body is the credential, so it needs no other
+LARGEST_LOGIN: Final = 1 << 11
 
 
 class RequestLimits(HttpMiddleware):
@@ -72,7 +75,8 @@ class _LimitedBody:
         self._parts = parts
         method, path = scope["method"], scope["path"]
         is_upload = (method, path) == UPLOAD or (method == "PUT" and path.startswith(PARTS))
-        self._limit_bytes = math.inf if is_upload else LARGEST_BODY
+        largest = LARGEST_LOGIN if (method, path) == LOGIN else LARGEST_BODY
+        self._limit_bytes = math.inf if is_upload else largest
         self._received_bytes = 0
         self._waited_sec = 0.0
         self._has_response = False
@@ -113,7 +117,7 @@ class _LimitedBody:
 
     def check_size(self, size_bytes: int) -> None:
         if size_bytes > self._limit_bytes:
-            raise TooLarge(f"the body is larger than {LARGEST_BODY:,} bytes", hint="see /docs")
+            raise TooLarge(f"the body is larger than {self._limit_bytes:,} bytes", hint="see /docs")
 
     async def _receive_in_time(self) -> Message:
         limit_sec = self._parts.settings.client_wait_sec + self._received_bytes / SLOWEST_BYTES_PER_SEC

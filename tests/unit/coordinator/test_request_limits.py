@@ -19,7 +19,7 @@ from mallorn.services.coordinator.app import Coordinator as CoordinatorApp
 from mallorn.services.coordinator.web import quotas
 from mallorn.services.coordinator.web.quotas import MOST_BUCKETS, FewAtOnce, RateLimit
 from mallorn.services.coordinator.web.request_limits import LARGEST_BODY, LARGEST_HEADERS, LONGEST_ADDRESS
-from tests.fixtures.coordinator import Coordinator, Start
+from tests.fixtures.coordinator import PAGE, Coordinator, Start
 from tests.fixtures.waiting import PATIENCE, wait_for
 
 JSON = {"Content-Type": "application/json"}
@@ -136,7 +136,7 @@ def test_an_access_line_is_cut() -> None:
 
 def test_two_services_on_one_host_do_not_sign_each_others_browsers_out(start: Start) -> None:
     one, other = (start(api_keys={"ada": hash_secret("a key")}) for _ in range(2))
-    browser = httpx.Client(verify=False)
+    browser = httpx.Client(verify=False, headers={"X-Mallorn-Session": PAGE})
     for each in (one, other):
         headers = {"Authorization": "Bearer a key"}
         assert browser.post(f"{each.url}/api/v1/session", headers=headers).status_code == 201
@@ -284,16 +284,17 @@ def test_an_owner_sees_which_key_an_admin_made_for_them(coordinator: Coordinator
     key_id = made.json()["id"]
     coordinator.ask(admin, "DELETE", f"/keys/{key_id}")
     told = coordinator.ask(hers, "GET", "/audit").json()["items"]
+    assert told.pop(0)["detail"] == f"first use of key {hers.split('_')[1]}"
     assert [(each["owner"], each["method"], each["subject"]) for each in told] == [
         ("root", "DELETE", "grace"),
         ("root", "POST", "grace"),
     ]
     assert told[1]["detail"] == f"key {key_id}, which may read"
     bob = coordinator.new_key("bob", Scope.READ).key
-    assert coordinator.ask(bob, "GET", "/audit").json()["items"] == []
-    pages = coordinator.ask(hers, "GET", "/audit", params={"limit": 1}).json()
-    rest = coordinator.ask(hers, "GET", "/audit", params={"limit": 1, "cursor": pages["next_cursor"]}).json()
-    assert [each["id"] for each in pages["items"] + rest["items"]] == [each["id"] for each in told]
+    assert [each["method"] for each in coordinator.ask(bob, "GET", "/audit").json()["items"]] == ["USE"]
+    pages = coordinator.ask(hers, "GET", "/audit", params={"limit": 2}).json()
+    rest = coordinator.ask(hers, "GET", "/audit", params={"limit": 2, "cursor": pages["next_cursor"]}).json()
+    assert [each["id"] for each in pages["items"][1:] + rest["items"]] == [each["id"] for each in told]
     coordinator.ask(admin, "POST", "/owners/erase", json={"owner": "grace"})
     everything = coordinator.ask(admin, "GET", "/audit").text
     assert "grace" not in everything
