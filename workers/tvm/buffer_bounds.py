@@ -20,8 +20,10 @@ from tvm.ir import Call, Op, Range, TensorLoad
 from tvm.s_tir import SBlockRealize
 from tvm.sym import Analyzer, ProofStrength
 
+from mallorn.core.errors import InvalidModel
 from mallorn.graphc.core.graph_rewriting import collect_nodes
 from mallorn.graphc.quant import tile_instructions
+from mallorn.workers.tvm.allowed_programs import OPS, describe_refusal
 from mallorn.workers.tvm.program_blocks import blocks_of, index_bounds
 
 Interval = tuple[int, int]  # the smallest and the largest value
@@ -56,8 +58,37 @@ def check_bounds(mod: Any) -> None:
     Index tensors have the values that candidates are measured with."""
     for function in mod.functions.values():
         names = {hash(param) for param in function.params}
-        known = index_bounds(blocks_of(mod)) if any("int" in str(getattr(param.ty, "dtype", "")) for param in function.params) else {}
-        check_function(function, {name: (low, high - 1) for name, (low, high) in known.items() if name in names})
+        known = (
+            index_bounds(blocks_of(mod))
+            if any("int" in str(getattr(param.ty, "dtype", "")) for param in function.params)
+            else {}
+        )
+        check_function(
+            function, {name: (low, high - 1) for name, (low, high) in known.items() if name in names}
+        )
+
+
+def check_schedule(mod: Any) -> None:
+    """Check a program that a trace was applied to. Threads of GPUs and instructions that replace
+    blocks are not followed: such a program is not proved, and runs on a device alone."""
+    loops, calls = (collect_nodes(mod["main"], kind) for kind in (tirx.For, Call))
+    has_threads = any(loop.kind == tirx.ForKind.THREAD_BINDING for loop in loops)
+    if not has_threads and all(call.op.name in OPS for call in calls):
+        check_bounds(mod)
+
+
+def check_functions(mod: Any) -> None:
+    """Raise InvalidModel unless the tensor functions of a Relax module stay in their buffers, whatever their
+    index tensors hold."""
+    for var, function in mod.functions_items():
+        if isinstance(function, tirx.PrimFunc):
+            try:
+                check_function(function, {})
+            except (ValueError, RecursionError) as error:
+                message = f"the module of TVM is refused: {describe_refusal(error)} ({var.name_hint})"
+                raise InvalidModel(
+                    message, hint="bound its indices by T.max and T.min   (docs/torch.md)"
+                ) from None
 
 
 def check_function(function: Any, argument_values: Mapping[int, Interval]) -> None:
@@ -190,7 +221,9 @@ class _Walk:
                 low, extent = self._number(node.min), self._number(node.extent)
                 self._define(node.loop_var)
                 if self._limits(low + extent)[1] > _limits_of(node.loop_var.ty.dtype)[1]:
-                    raise ValueError(f"the loop over {node.loop_var.name} has more steps than its type has numbers")
+                    raise ValueError(
+                        f"the loop over {node.loop_var.name} has more steps than its type has numbers"
+                    )
                 with self._ranging(node.loop_var, low, extent):
                     self._statement(node.body)
             case tirx.While():
@@ -257,7 +290,9 @@ class _Walk:
         sizes = [int(axis.extent) for axis in ranges]
         skipped = len(sizes) - len(var.ty.shape)
         if skipped < 0 or sizes != [1] * skipped + [int(size) for size in var.ty.shape]:
-            raise ValueError(f"the program's buffer {var.name} has other sizes than its part of {source.name}")
+            raise ValueError(
+                f"the program's buffer {var.name} has other sizes than its part of {source.name}"
+            )
         if var.ty.dtype.dtype != source.dtype:
             raise ValueError(f"the program's buffer {var.name} has another type than {source.name}")
         for axis, size in zip(ranges, source.shape, strict=True):
@@ -291,7 +326,9 @@ class _Walk:
         self._trusts_found = verb == "reads"
         for axis, (index, size) in enumerate(zip(indices, buffer.shape, strict=True)):
             if not self._is_within(self._number(index), size):
-                place = ", ".join(":" if other != axis else str(index)[:_QUOTED] for other in range(len(indices)))
+                place = ", ".join(
+                    ":" if other != axis else str(index)[:_QUOTED] for other in range(len(indices))
+                )
                 raise OutOfBounds(f"the program {verb} {buffer.name}[{place}], which has {size} elements")
         self._trusts_found = False
 
@@ -432,7 +469,9 @@ class _Walk:
             (var,) = data.args
             buffer = self._buffer(var)
             self._visit(offset)
-            if kind.ty.dtype.bits != 8 * buffer.width or not self._is_within(self._number(offset), _int64(1 << 40)):
+            if kind.ty.dtype.bits != 8 * buffer.width or not self._is_within(
+                self._number(offset), _int64(1 << 40)
+            ):
                 raise ValueError(f"the program takes another address in {buffer.name}")
             elements = zip([offset], [1], strict=True)
         start: Any = _int64(0)
@@ -488,7 +527,9 @@ class _Walk:
                 return self._fit(type(node)(self._number(node.a), self._number(node.b)))
             case _ if isinstance(node, _QUOTIENTS) and _is_whole(dtype):
                 number, divisor = self._number(node.a), self._number(node.b)
-                if self._limits(divisor)[0] > 0 and not any(v.name == _WRAPPED for v in collect_nodes(number, tirx.Var)):
+                if self._limits(divisor)[0] > 0 and not any(
+                    v.name == _WRAPPED for v in collect_nodes(number, tirx.Var)
+                ):
                     return type(node)(number, divisor)
                 self._refuse_wrapped(node)
         return self._any(dtype)

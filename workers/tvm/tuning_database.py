@@ -20,6 +20,7 @@ from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, RECORDS, WORKLOADS, read_manifest
 from mallorn.workers.interfaces.model_compiler import BadLine, Skipped, Tuned
 from mallorn.workers.tvm.allowed_programs import TraceRefused, check_trace
+from mallorn.workers.tvm.buffer_bounds import check_schedule
 from mallorn.workers.tvm.parsed_program_cache import parse_module
 from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
 from mallorn.workers.tvm.tensor_intrinsics import load_intrinsics_of
@@ -88,6 +89,7 @@ def apply_trace(mod: Any, trace: str | list[Any]) -> Any:
     load_intrinsics_of(str(value))
     schedule = Schedule(mod, seed=1, debug_mask="none", error_render_level="none")
     Trace.apply_json_to_schedule(value, schedule)
+    check_schedule(schedule.mod)
     return schedule
 
 

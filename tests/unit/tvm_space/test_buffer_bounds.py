@@ -14,7 +14,9 @@ from mallorn.workers.tvm.parsed_program_cache import parse_module
 HEAD = "@T.prim_func(s_tir=True, check_well_formed=False)\n"
 
 
-def function(body: str, parameters: str = 'A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")') -> Any:
+def function(
+    body: str, parameters: str = 'A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")'
+) -> Any:
     lines = "\n".join(f"    {line}" for line in body.strip("\n").splitlines())
     return tvm.script.from_source(f"{HEAD}def main({parameters}):\n{lines}\n")
 
@@ -81,7 +83,9 @@ def test_an_access_that_arithmetic_bounds_is_allowed(name: str) -> None:
 
 @pytest.mark.parametrize("name", LEAVES)
 def test_an_access_that_may_leave_its_buffer_is_refused_by_name(name: str) -> None:
-    words = r"the program (reads|writes) [ABC]\[.+\], which has \d+ elements|leaves its domain|leave the range"
+    words = (
+        r"the program (reads|writes) [ABC]\[.+\], which has \d+ elements|leaves its domain|leave the range"
+    )
     with pytest.raises(ValueError, match=words):
         check_bounds(module(LEAVES[name]))
 
@@ -95,7 +99,9 @@ def test_the_error_names_the_buffer_and_the_index() -> None:
 GATHER = "for i in range(8):\n    B[i] = A[{}]"
 
 
-@pytest.mark.parametrize("index", ["I[i]", "T.Select(I[i] < T.int64(0), I[i] + T.int64(16), I[i])", "I[i] % T.int64(16)"])
+@pytest.mark.parametrize(
+    "index", ["I[i]", "T.Select(I[i] < T.int64(0), I[i] + T.int64(16), I[i])", "I[i] % T.int64(16)"]
+)
 def test_index_tensors_have_the_values_that_candidates_are_measured_with(index: str) -> None:
     body = f"""
 for i in range(8):
@@ -172,7 +178,10 @@ with T.sblock("b"):
 
 def test_a_part_of_a_buffer_has_bounds_of_its_own() -> None:
     check_bounds(module(PART.format(start=12, end=16, count=4)))
-    for wrong, words in ({"start": 13, "end": 17, "count": 4}, "leaves B"), ({"start": 12, "end": 16, "count": 5}, "writes C"):
+    for wrong, words in (
+        ({"start": 13, "end": 17, "count": 4}, "leaves B"),
+        ({"start": 12, "end": 16, "count": 5}, "writes C"),
+    ):
         with pytest.raises(ValueError, match=words):
             check_bounds(module(PART.format(**wrong)))
 
@@ -185,7 +194,10 @@ def changed(kind: str, change: Callable[[dict[str, Any], list[Any]], None]) -> A
 
 
 def forged() -> Iterator[tuple[str, Any]]:
-    yield "more lanes than its type", changed("prim.Ramp", lambda ramp, nodes: ramp.update(lanes=_number(nodes, 64)))
+    yield (
+        "more lanes than its type",
+        changed("prim.Ramp", lambda ramp, nodes: ramp.update(lanes=_number(nodes, 64))),
+    )
 
 
 def _number(nodes: list[Any], value: int) -> int:
@@ -195,5 +207,7 @@ def _number(nodes: list[Any], value: int) -> int:
 
 
 def test_stored_programs_are_proved_before_anything_else_reads_them() -> None:
-    with pytest.raises(Unschedulable, match=r"a stored program is refused: the program writes B\[i \+ 1073741824\]"):
+    with pytest.raises(
+        Unschedulable, match=r"a stored program is refused: the program writes B\[i \+ 1073741824\]"
+    ):
         parse_module(tvm.ir.save_json(module(LEAVES["a gigabyte further"])))
