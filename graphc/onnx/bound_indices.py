@@ -18,7 +18,8 @@ from mallorn.graphc.core.graph_rewriting import collect_nodes
 _WRITES: Final = frozenset({"relax.scatter_elements", "relax.scatter_nd"})
 _READS: Final = frozenset({"relax.take", "relax.gather_elements", "relax.gather_nd"})
 _MOVES: Final = frozenset(
-    f"relax.{name}" for name in "astype expand_dims permute_dims reshape split squeeze strided_slice".split()
+    f"relax.{name}"
+    for name in ("astype", "expand_dims", "permute_dims", "reshape", "split", "squeeze", "strided_slice")
 )
 
 
@@ -76,6 +77,8 @@ class _Bounding(PyExprMutator):  # type: ignore[misc]
             parts = [*getattr(condition, "args", ()), *getattr(counted, "args", ())]
             operators = [getattr(getattr(call, "op", None), "name", "") for call in (condition, counted)]
             return operators == ["relax.less", "relax.add"] and all(map(self._is_given, [*parts, given]))
+        if name == "relax.take":  # a column of a table of indices
+            return all(map(self._is_given, value.args))
         return name in _MOVES and self._is_given(value.args[0])
 
 
@@ -95,7 +98,7 @@ def _indexed_sizes(name: str, call: Any, shape: Any) -> list[int] | None:
 
 
 def _limits(name: str, sizes: list[int]) -> tuple[list[int], list[int]]:
-    """Return the smallest and largest index of each axis; of scatter_elements, negative ones count from the end."""
+    """Return the smallest and largest index of each axis. In scatter_elements, -1 is the last."""
     return [-size if name == "relax.scatter_elements" else 0 for size in sizes], [size - 1 for size in sizes]
 
 

@@ -482,7 +482,7 @@ class _Walk:
         return buffer, start
 
     def _number(self, node: Any) -> Any:
-        """Return a scalar expression of variables for a whole number or a condition; of a vector, for any lane."""
+        """Return a scalar expression for a whole number or a condition, or for any lane of a vector of them."""
         dtype = node.ty.dtype.with_lanes(1)
         match node:
             case tirx.IntImm():
@@ -543,8 +543,8 @@ class _Walk:
         return tirx.Select(chosen, first, second)
 
     def _fit(self, number: Any) -> Any:
-        """Return a sum or product that stays in the range of its type. A sum of any number is any number, too.
-        What else leaves the range is refused: TVM drops clamps that are idle where nothing wraps around."""
+        """Return a sum or product that stays in the range of its type, or a new variable for a sum of any
+        number. Refuse others: TVM drops a clamp that would be idle if nothing wrapped around."""
         (low, high), (least, most) = self._limits(number), _limits_of(number.ty.dtype)
         if isinstance(number, tirx.Add | tirx.Sub):
             (a_low, a_high), (b_low, b_high) = map(self._limits_in_type, (number.a, number.b))
@@ -575,8 +575,9 @@ class _Walk:
     def _loaded(self, load: Any, dtype: Any) -> Any:
         name = hash(load.source)
         if name in self._written:
-            is_found = self._found is not None and self._trusts_found and name not in self._parameters
-            return self._any(dtype, self._found.get(name, (0, 0)) if is_found else None)
+            if self._found is None or not self._trusts_found or name in self._parameters:
+                return self._any(dtype)
+            return self._any(dtype, self._found.get(name, (0, 0)))
         loads = self._loads.setdefault(name, [])
         for known, var in loads:
             if tvm_ffi.structural_equal(known, load):
@@ -607,22 +608,23 @@ def _contains(outer: Interval, inner: Interval) -> bool:
 
 
 def _type_of(node: Any) -> str:
-    """Return the type that an expression has by the types of its parts. Raises ValueError if they do not agree."""
+    """Return the type that an expression has by its parts. Raises ValueError if they do not agree."""
+    parts: Sequence[Any] = ()
     match node:
         case tirx.Cast():
             return str(node.ty.dtype.with_lanes(node.value.ty.dtype.lanes))
         case tirx.Ramp():
             parts, dtype = (node.base, node.stride), node.base.ty.dtype.with_lanes(int(node.lanes))
         case tirx.Broadcast():
-            parts, dtype = (), node.value.ty.dtype.with_lanes(int(node.lanes) * node.value.ty.dtype.lanes)
+            dtype = node.value.ty.dtype.with_lanes(int(node.lanes) * node.value.ty.dtype.lanes)
         case tirx.Select():
             parts, dtype = (node.true_value, node.false_value), node.true_value.ty.dtype
         case tirx.Let():
-            parts, dtype = (), node.body.ty.dtype
+            dtype = node.body.ty.dtype
         case tirx.Not() | tirx.BitwiseNot():
-            parts, dtype = (), node.a.ty.dtype
+            dtype = node.a.ty.dtype
         case tirx.Shuffle():
-            parts, dtype = (), node.vectors[0].ty.dtype.with_lanes(len(node.indices))
+            dtype = node.vectors[0].ty.dtype.with_lanes(len(node.indices))
         case _:
             parts, dtype = (node.a, node.b), node.a.ty.dtype
             if isinstance(node, _COMPARISONS):

@@ -1,7 +1,5 @@
 """Accesses of strangers' programs are proved to lie in their buffers, or the program is refused."""
 
-import json
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -32,9 +30,15 @@ PROVED = {
     "a loop that begins later": "for i in range(4, 16):\n    B[i] = A[i - 4]",
     "tiles": "for i, j in T.grid(4, 4):\n    B[i * 4 + j] = A[j * 4 + i]",
     "a condition": "for i in range(20):\n    if i < 16:\n        B[i] = A[i]",
-    "the other case of a condition": "for i in range(20):\n    if 16 <= i:\n        B[0] = A[0]\n    else:\n        B[i] = A[i]",
-    "two conditions": "for i, j in T.grid(8, 8):\n    if i * 8 + j < 16 and j < 8:\n        B[i * 8 + j] = A[0]",
-    "a condition in a value": "for i in range(16):\n    B[i] = T.if_then_else(1 <= i, A[i - 1], T.float32(0))",
+    "the other case of a condition": (
+        "for i in range(20):\n    if 16 <= i:\n        B[0] = A[0]\n    else:\n        B[i] = A[i]"
+    ),
+    "two conditions": (
+        "for i, j in T.grid(8, 8):\n    if i * 8 + j < 16 and j < 8:\n        B[i * 8 + j] = A[0]"
+    ),
+    "a condition in a value": (
+        "for i in range(16):\n    B[i] = T.if_then_else(1 <= i, A[i - 1], T.float32(0))"
+    ),
     "a likely condition": "for i in range(20):\n    if T.likely(i < 16):\n        B[i] = A[i]",
     "a clamp": "for i in range(16):\n    B[i] = A[T.max(0, T.min(i * 7 - 5, 15))]",
     "a remainder": "for i in range(16):\n    B[i] = A[(i * 11 + 3) % 16]",
@@ -44,12 +48,16 @@ PROVED = {
     "a choice": "for i in range(16):\n    B[i] = A[T.Select(i < 8, i + 8, i - 8)]",
     "a name": "for i in range(8):\n    j: T.let[T.int32] = i * 2\n    B[j] = A[j + 1]",
     "vectors": "for i in range(4):\n    B[T.ramp(i * 4, 1, 4)] = A[T.ramp(i * 4, 1, 4)]",
-    "a block": "for i in range(16):\n    with T.sblock('b'):\n        v = T.axis.spatial(16, i)\n        B[v] = A[v]",
+    "a block": (
+        "for i in range(16):\n    with T.sblock('b'):\n        v = T.axis.spatial(16, i)\n        B[v] = A[v]"
+    ),
     "a block with a predicate": (
         "for i, j in T.grid(5, 4):\n    with T.sblock('b'):\n"
         "        v = T.axis.spatial(16, i * 4 + j)\n        T.where(i * 4 + j < 16)\n        B[v] = A[v]"
     ),
-    "a loop whose size another sets": "for i in range(4):\n    for j in range(i + 1):\n        B[i * 4 + j] = A[j]",
+    "a loop whose size another sets": (
+        "for i in range(4):\n    for j in range(i + 1):\n        B[i * 4 + j] = A[j]"
+    ),
 }
 LEAVES = {
     "a constant": "B[16] = A[0]",
@@ -59,11 +67,15 @@ LEAVES = {
     "a read": "for i in range(16):\n    B[i] = A[i + 1]",
     "a read in a value": "for i in range(16):\n    B[i] = T.exp(A[i] + A[i * 2])",
     "a condition that is too wide": "for i in range(20):\n    if i < 17:\n        B[i] = A[0]",
-    "a condition on the other side": "for i in range(20):\n    if i < 16:\n        B[i] = A[0]\n    else:\n        B[i] = A[1]",
+    "a condition on the other side": (
+        "for i in range(20):\n    if i < 16:\n        B[i] = A[0]\n    else:\n        B[i] = A[1]"
+    ),
     "a condition of real numbers": "if not (A[0] < A[1] or A[1] <= A[0]):\n    B[99] = A[0]",
     "a sum beyond 32 bits": "for i in range(16):\n    B[(i * 1000000000 + 5) // 2147483647] = A[0]",
     "a remainder of such a product": "for i in range(16):\n    B[(i * 1000000000) % 16] = A[0]",
-    "a clamp that is idle where nothing wraps": "for i in range(16):\n    B[T.min(T.max(i * 1000000000, 0), 15)] = A[0]",
+    "a clamp that is idle where nothing wraps": (
+        "for i in range(16):\n    B[T.min(T.max(i * 1000000000, 0), 15)] = A[0]"
+    ),
     "both sides of a choice": "for i in range(16):\n    B[i] = T.Select(i < 8, A[i + 8], A[i + 1])",
     "a converted number": "for i in range(16):\n    B[T.Cast('int32', A[i])] = A[i]",
     "vectors at the end": "for i in range(16):\n    B[T.ramp(i, 1, 4)] = A[T.ramp(0, 1, 4)]",
@@ -91,9 +103,9 @@ def test_an_access_that_may_leave_its_buffer_is_refused_by_name(name: str) -> No
 
 
 def test_the_error_names_the_buffer_and_the_index() -> None:
-    with pytest.raises(ValueError) as caught:
+    words = r"^the program writes B\[i \+ 1073741824\], which has 16 elements$"
+    with pytest.raises(ValueError, match=words):
         check_bounds(module(LEAVES["a gigabyte further"]))
-    assert str(caught.value) == "the program writes B[i + 1073741824], which has 16 elements"
 
 
 GATHER = "for i in range(8):\n    B[i] = A[{}]"
@@ -114,7 +126,7 @@ for i in range(8):
 
 @pytest.mark.parametrize("index", ["I[i] * T.int64(1073741824)", "I[i] + T.int64(1)", "I[i] << T.int64(20)"])
 def test_a_program_that_changes_an_index_before_it_reads_is_refused(index: str) -> None:
-    with pytest.raises(ValueError, match="the program (reads A|computes)"):
+    with pytest.raises(ValueError, match=r"the program (reads A|computes)"):
         check_bounds(module(GATHER.format(index), INDEXED))
 
 
@@ -184,26 +196,6 @@ def test_a_part_of_a_buffer_has_bounds_of_its_own() -> None:
     ):
         with pytest.raises(ValueError, match=words):
             check_bounds(module(PART.format(**wrong)))
-
-
-def changed(kind: str, change: Callable[[dict[str, Any], list[Any]], None]) -> Any:
-    """A program in which one node of a kind is forged."""
-    graph = json.loads(tvm.ir.save_json(module(PROVED["vectors"])))
-    change(next(node["data"] for node in graph["nodes"] if node["type"] == kind), graph["nodes"])
-    return tvm.ir.load_json(json.dumps(graph))
-
-
-def forged() -> Iterator[tuple[str, Any]]:
-    yield (
-        "more lanes than its type",
-        changed("prim.Ramp", lambda ramp, nodes: ramp.update(lanes=_number(nodes, 64))),
-    )
-
-
-def _number(nodes: list[Any], value: int) -> int:
-    template = next(node["data"] for node in nodes if node["type"] == "ir.IntImm")
-    nodes.append({"type": "ir.IntImm", "data": {**template, "value": value}})
-    return len(nodes) - 1
 
 
 def test_stored_programs_are_proved_before_anything_else_reads_them() -> None:
