@@ -482,7 +482,7 @@ class _Walk:
         return buffer, start
 
     def _number(self, node: Any) -> Any:
-        """Return a scalar expression for a whole number or a condition, or for any lane of a vector of them."""
+        """Return a scalar expression for a whole number or a condition, or for any lane of a vector."""
         dtype = node.ty.dtype.with_lanes(1)
         match node:
             case tirx.IntImm():
