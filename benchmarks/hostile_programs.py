@@ -1,7 +1,7 @@
 """Hostile programs, traces, directories and models, each put through the child that reads it:
 `python -m benchmarks.hostile_programs --json FILE`.
 
-An outcome is `refused` (with the sentence), `runs` (the child answered) or `child died` (alone, with an error).
+An outcome is `refused` (with the sentence), `runs` (the child answered) or `child died` (alone).
 """
 
 import argparse
