@@ -47,13 +47,19 @@ class _Bounding(PyExprMutator):  # type: ignore[misc]
         if name not in _WRITES | _READS:
             return call
         data, indices, *others = call.args
-        if isinstance(indices, GenericConst) or (name in _READS and self._is_given(indices)):
-            return call
         sizes = _indexed_sizes(name, call, data.ty.shape)
         if sizes is None:
             return call
+        lowest, highest = _limits(name, sizes)
+        if isinstance(indices, GenericConst):
+            numbers = indices.value.numpy()
+            if ((numbers < lowest) | (numbers > highest)).any():
+                raise ValueError(f"{name.removeprefix('relax.')} has a constant index that is out of range")
+            return call
+        if name in _READS and self._is_given(indices, min(sizes)):
+            return call
         dtype = str(indices.ty.dtype)
-        low, high = (relax.const(np.asarray(numbers, dtype), dtype) for numbers in _limits(name, sizes))
+        low, high = (relax.const(np.asarray(numbers, dtype), dtype) for numbers in (lowest, highest))
         least = self.builder_.emit(relax.op.maximum(indices, low))
         bounded = self.builder_.emit(relax.op.minimum(least, high))
         self.has_changed = True
@@ -64,22 +70,32 @@ class _Bounding(PyExprMutator):  # type: ignore[misc]
             value = source
         return value
 
-    def _is_given(self, value: Any) -> bool:
+    def _is_given(self, value: Any, size: int) -> bool:
         """Return whether indices are an input or a constant, at most moved or counted from the end."""
         value = self._producer(value)
         if isinstance(value, relax.TupleGetItem):
-            return self._is_given(value.tuple_value)
+            return self._is_given(value.tuple_value, size)
+        if isinstance(value, GenericConst):
+            return bool(((value.value.numpy() >= 0) & (value.value.numpy() < size)).all())
         if not isinstance(value, Call):
-            return isinstance(value, relax.Var | GenericConst)
+            return isinstance(value, relax.Var)
         name = getattr(value.op, "name", "")
         if name == "relax.where":
             condition, counted, given = map(self._producer, value.args)
-            parts = [*getattr(condition, "args", ()), *getattr(counted, "args", ())]
-            operators = [getattr(getattr(call, "op", None), "name", "") for call in (condition, counted)]
-            return operators == ["relax.less", "relax.add"] and all(map(self._is_given, [*parts, given]))
+            calls = [getattr(getattr(call, "op", None), "name", "") for call in (condition, counted)]
+            if calls != ["relax.less", "relax.add"] or not self._is_given(given, size):
+                return False
+            (less, bound), (negative, count) = (
+                map(self._producer, call.args) for call in (condition, counted)
+            )
+            constants = [part.value.numpy() for part in (bound, count) if isinstance(part, GenericConst)]
+            is_counted = len(constants) == 2 and bool(
+                (constants[0] <= 0).all() and (constants[1] <= size).all()
+            )
+            return is_counted and all(self._is_given(part, size) for part in (less, negative))
         if name == "relax.take":  # a column of a table of indices
-            return all(map(self._is_given, value.args))
-        return name in _MOVES and self._is_given(value.args[0])
+            return self._is_given(value.args[0], size)
+        return name in _MOVES and self._is_given(value.args[0], size)
 
 
 def _indexed_sizes(name: str, call: Any, shape: Any) -> list[int] | None:
@@ -127,4 +143,4 @@ def clamp_reads(function: Any) -> Any:
 
 
 def _is_read(index: Any) -> bool:
-    return bool(collect_nodes(index, TensorLoad))
+    return str(index.ty.dtype).startswith("int") and bool(collect_nodes(index, TensorLoad))

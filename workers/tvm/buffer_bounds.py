@@ -317,6 +317,8 @@ class _Walk:
         if len(indices) != len(buffer.shape):
             raise ValueError(f"the program {verb} {buffer.name} with {len(indices)} indices")
         self._visit(*indices)
+        if not all(_is_whole(index.ty.dtype) for index in indices):
+            raise ValueError(f"the program {verb} {buffer.name} by an index that is no whole number")
         lanes = prod(index.ty.dtype.lanes for index in indices) * buffer.dtype.lanes
         if (dtype.type_code, dtype.bits, dtype.lanes) != (buffer.dtype.type_code, buffer.dtype.bits, lanes):
             raise ValueError(f"the program {verb} {dtype} in {buffer.name}, which has {buffer.dtype}")
