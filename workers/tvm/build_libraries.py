@@ -31,8 +31,6 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import NOT_COMPILED
 from mallorn.graphc.export.code_generation import compile_to_library
 from mallorn.workers.interfaces.candidate_compiler import Library
-from mallorn.workers.tvm.allowed_programs import describe_refusal
-from mallorn.workers.tvm.buffer_bounds import check_schedule
 from mallorn.workers.tvm.cuda_kernel_resources import KernelFigures, compile_for_cuda
 from mallorn.workers.tvm.linker import link_shared, raise_if_disk_unusable
 from mallorn.workers.tvm.parsed_program_cache import instructions, parse_tvm_target
@@ -55,7 +53,7 @@ class BodyTooLarge(InvalidRequest):
 
 
 class InvalidCandidate(InvalidRequest):
-    """The decisions do not make a program, or make one that may leave its buffers."""
+    """The decisions do not make a program; a postprocessor refused them."""
 
 
 class CandidateSizes:
@@ -135,10 +133,6 @@ def build(
     schedule = rebuild(tir, target, trace, decisions)
     if schedule is None:
         raise InvalidCandidate
-    try:
-        check_schedule(schedule.mod)
-    except ValueError as error:
-        raise InvalidCandidate(describe_refusal(error)) from None
     # As MetaSchedule's builder does: callers pass weights in the layout of the schedule.
     module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
     sizes = None if any_size else SIZES[tir, target]

@@ -208,9 +208,9 @@ def _serve_programs(
     tolerated = () if level == WHOLE else (OSError,)
     if level != OFF:
         with suppress(*tolerated):
-            landlock.restrict_process(readable, connects=False)
+            landlock.restrict_process(readable, opens_network=False)
         with suppress(*tolerated):
-            seccomp.install_syscall_filter(spawns=False, connects=False)
+            seccomp.install_syscall_filter(spawns=False, takes_sockets=False)
     functions: dict[int, Any] = {}
     while request := requests.recv(_MESSAGE_BYTES):
         start, end = json.loads(request)
