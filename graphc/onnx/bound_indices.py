@@ -19,7 +19,16 @@ _WRITES: Final = frozenset({"relax.scatter_elements", "relax.scatter_nd"})
 _READS: Final = frozenset({"relax.take", "relax.gather_elements", "relax.gather_nd"})
 _MOVES: Final = frozenset(
     f"relax.{name}"
-    for name in ("astype", "expand_dims", "permute_dims", "reshape", "split", "squeeze", "strided_slice")
+    for name in (
+        "astype",
+        "expand_dims",
+        "permute_dims",
+        "reshape",
+        "split",
+        "squeeze",
+        "strided_slice",
+        "take",
+    )
 )
 
 
@@ -27,42 +36,30 @@ def bound_indices(mod: Any) -> Any:
     """Return a Relax module in which computed indices, and all that writes use, are clamped."""
     bounding = _Bounding(mod)
     for var, function in mod.functions_items():
-        if isinstance(function, relax.Function):
-            bounding.builder_.update_func(var, bounding.visit_expr(function))
-        elif (bounded := clamp_reads(function)) is not function:
-            bounding.has_changed = True
-            bounding.builder_.update_func(var, bounded)
-    return bounding.builder_.get() if bounding.has_changed else mod
+        bound = bounding.visit_expr if isinstance(function, relax.Function) else clamp_reads
+        bounding.builder_.update_func(var, bound(function))
+    return bounding.builder_.get()
 
 
 @mutator
 class _Bounding(PyExprMutator):  # type: ignore[misc]
-    def __init__(self, mod: Any) -> None:
-        super().__init__(mod)
-        self.has_changed = False
-
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        name = getattr(call.op, "name", "")
-        if name not in _WRITES | _READS:
+        name = _operator(call)
+        sizes = _indexed_sizes(call) if name in _WRITES | _READS else []
+        if not sizes:
             return call
         data, indices, *others = call.args
-        sizes = _indexed_sizes(name, call, data.ty.shape)
-        if sizes is None:
-            return call
-        lowest, highest = _limits(name, sizes)
-        if isinstance(indices, GenericConst):
-            numbers = indices.value.numpy()
-            if ((numbers < lowest) | (numbers > highest)).any():
-                raise ValueError(f"{name.removeprefix('relax.')} has a constant index that is out of range")
-            return call
-        if name in _READS and self._is_given(indices, min(sizes)):
+        # In scatter_elements, -1 is the last.
+        lowest = [-size if name == "relax.scatter_elements" else 0 for size in sizes]
+        highest = [size - 1 for size in sizes]
+        is_given = name in _READS and self._is_given(indices, min(sizes))
+        if is_given or _has_range(indices, lowest, highest):
             return call
         dtype = str(indices.ty.dtype)
         low, high = (relax.const(np.asarray(numbers, dtype), dtype) for numbers in (lowest, highest))
         least = self.builder_.emit(relax.op.maximum(indices, low))
         bounded = self.builder_.emit(relax.op.minimum(least, high))
-        self.has_changed = True
         return self.builder_.normalize(Call(call.op, [data, bounded, *others], call.attrs, call.ty_args))
 
     def _producer(self, value: Any) -> Any:
@@ -72,50 +69,45 @@ class _Bounding(PyExprMutator):  # type: ignore[misc]
 
     def _is_given(self, value: Any, size: int) -> bool:
         """Return whether indices are an input or a constant, at most moved or counted from the end."""
-        value = self._producer(value)
-        if isinstance(value, relax.TupleGetItem):
-            return self._is_given(value.tuple_value, size)
-        if isinstance(value, GenericConst):
-            return bool(((value.value.numpy() >= 0) & (value.value.numpy() < size)).all())
-        if not isinstance(value, Call):
-            return isinstance(value, relax.Var)
-        name = getattr(value.op, "name", "")
-        if name == "relax.where":
-            condition, counted, given = map(self._producer, value.args)
-            calls = [getattr(getattr(call, "op", None), "name", "") for call in (condition, counted)]
-            if calls != ["relax.less", "relax.add"] or not self._is_given(given, size):
-                return False
-            (less, bound), (negative, count) = (
-                map(self._producer, call.args) for call in (condition, counted)
-            )
-            constants = [part.value.numpy() for part in (bound, count) if isinstance(part, GenericConst)]
-            is_counted = len(constants) == 2 and bool(
-                (constants[0] <= 0).all() and (constants[1] <= size).all()
-            )
-            return is_counted and all(self._is_given(part, size) for part in (less, negative))
-        if name == "relax.take":  # a column of a table of indices
-            return self._is_given(value.args[0], size)
-        return name in _MOVES and self._is_given(value.args[0], size)
+        match value := self._producer(value):
+            case relax.TupleGetItem():
+                return self._is_given(value.tuple_value, size)
+            case GenericConst():
+                return _has_range(value, 0, size - 1)
+            case relax.Var():
+                return True
+            case Call() if _operator(value) == "relax.where":
+                less, add, given = map(self._producer, value.args)
+                if (_operator(less), _operator(add)) != ("relax.less", "relax.add"):
+                    return False
+                bound, count = self._producer(less.args[1]), self._producer(add.args[1])
+                is_counted = _has_range(bound, -size, 0) and _has_range(count, 0, size)
+                return is_counted and all(self._is_given(x, size) for x in (given, less.args[0], add.args[0]))
+        return _operator(value) in _MOVES and self._is_given(value.args[0], size)
 
 
-def _indexed_sizes(name: str, call: Any, shape: Any) -> list[int] | None:
-    """Return the sizes of the axes that each index belongs to; None if they are not known."""
-    axis = getattr(call.attrs, "axis", None)
-    if name in ("relax.scatter_nd", "relax.gather_nd"):
+def _operator(value: Any) -> str:
+    return str(getattr(getattr(value, "op", None), "name", ""))
+
+
+def _has_range(value: Any, lowest: Any, highest: Any) -> bool:
+    """Return whether a value is a constant whose numbers lie in a range."""
+    numbers = value.value.numpy() if isinstance(value, GenericConst) else np.array(np.nan)
+    return bool(((lowest <= numbers) & (numbers <= highest)).all())
+
+
+def _indexed_sizes(call: Any) -> list[int]:
+    """Return the sizes of the axes that each index belongs to; none if they are not known."""
+    data, indices, *_ = call.args
+    sizes, axis = list(data.ty.shape), getattr(call.attrs, "axis", None)
+    if _operator(call).endswith("_nd"):
         first = int(getattr(call.attrs, "batch_dims", 0))
-        axes = list(shape)[first : first + int(call.args[1].ty.shape[-1])]
-    elif axis is None:
-        axes = (
-            [prod(int(size) for size in shape)] if all(isinstance(s, tirx.IntImm) for s in shape) else [None]
-        )
-    else:
-        axes = [shape[int(axis)]]
-    return [int(size) for size in axes] if all(isinstance(s, tirx.IntImm | int) for s in axes) else None
-
-
-def _limits(name: str, sizes: list[int]) -> tuple[list[int], list[int]]:
-    """Return the smallest and largest index of each axis. In scatter_elements, -1 is the last."""
-    return [-size if name == "relax.scatter_elements" else 0 for size in sizes], [size - 1 for size in sizes]
+        sizes = sizes[first : first + int(indices.ty.shape[-1])]
+    elif axis is not None:
+        sizes = [sizes[int(axis)]]
+    elif all(isinstance(size, tirx.IntImm) for size in sizes):
+        sizes = [tirx.IntImm("int64", prod(map(int, sizes)))]
+    return [int(size) for size in sizes] if all(isinstance(size, tirx.IntImm) for size in sizes) else []
 
 
 def clamp_reads(function: Any) -> Any:

@@ -93,7 +93,11 @@ def test_a_time_that_nobody_can_measure_is_a_failure(reader: ModelCompiler, plac
 
 
 def check_corpus(share: int) -> None:
-    selected = {carrier: cases[::share] for carrier, cases in hostile_programs.cases().items()}
+    selected = {
+        # Models that ask for too much take seconds each: they are left to `long`.
+        carrier: [case for case in cases if share == 1 or case[0] != "more than there is"][::share]
+        for carrier, cases in hostile_programs.cases().items()
+    }
     endings = list(hostile_programs.run(selected))
     assert [ending for ending in endings if not ending.sentence.isprintable() or not ending.sentence] == []
     # Only models of ONNX operators run: their indices are clamped.
@@ -108,7 +112,7 @@ def test_the_corpus_has_three_hundred_programs_of_many_kinds_on_four_ways() -> N
 
 
 def test_what_leaves_its_buffers_is_refused_on_every_way() -> None:
-    check_corpus(share=24)
+    check_corpus(share=40)
 
 
 @pytest.mark.long

@@ -40,12 +40,11 @@ _LISTS: Final = {
 }
 NODES: Final = _LISTS["nodes"]
 _MAP_NODES: Final = frozenset(kind for kind in NODES if kind.startswith("prim.")) | _LISTS["nodes_of_maps"]
-_EXTERN, _PACKED = frozenset({"tirx.call_extern", "tirx.call_pure_extern"}), "tirx.tvm_call_packed"
+_EXTERN: Final = frozenset({"tirx.call_extern", "tirx.call_pure_extern"})
 OPS: Final = _LISTS["operators"]
 _AXES: Final = _LISTS["axes_in_place"]
 _TENSOR: Final = struct.Struct("<QQiiiBBH")  # magic, reserved, device and its index, dimensions, type
 _TENSOR_MAGIC: Final = 0xDD5E40F096B4A13F
-_SORTS: Final = _LISTS["sorts"]
 _ATTRIBUTES: Final = _LISTS["attributes"]
 _OWN_KEY: Final = re.compile(r"mallorn[_.]\w{1,40}", re.ASCII)
 _IMPORT: Final = "pragma_import_llvm"
@@ -233,10 +232,10 @@ class _Graph:
             operator = self._data(call["op"])
             if operator == "tirx.reinterpret" and self._kind(call["ty"]) != "ir.PrimType":
                 raise ValueError("the program uses a number as a memory address")
-            if operator not in _EXTERN and operator != _PACKED:
+            if operator not in _EXTERN:
                 continue
             function = self._immediate(self._data(call["args"])[0])
-            if function not in (_SORTS if operator == _PACKED else defined):
+            if function not in defined:
                 raise ValueError(f"the program calls {function}, which is not allowed")
         for entries in self.of_kind("ffi.Map"):
             for key, value in zip(entries[::2], entries[1::2], strict=True):

@@ -11,6 +11,7 @@ from onnx.reference import ReferenceEvaluator
 from tvm import relax
 
 from mallorn.core.errors import InvalidModel
+from mallorn.workers.tvm.allowed_programs import check_network
 from mallorn.workers.tvm.import_onnx_to_relax import load_network
 
 FAR = np.array([1 << 30], "int64")
@@ -109,3 +110,29 @@ def test_a_module_reads_inside_of_its_buffers_wherever_its_input_says(tmp_path: 
     i = np.array([0, 3, 15, 16, -1, 1 << 40, -(1 << 40), 7], "int64")
     result = machine["main"](*map(tvm.runtime.tensor, (np.arange(16, dtype="float32"), i))).numpy()
     np.testing.assert_array_equal(result, np.clip(i, 0, 15))
+
+
+def moved(data: Any, indices: Any, values: Any, name: str) -> Any:
+    match name:
+        case "index_put":
+            return relax.op.index_put(data, (indices, indices), values)
+        case "index_tensor":
+            return relax.op.index_tensor(data, [indices])
+        case "slice_scatter":
+            return relax.op.slice_scatter(data, data, 0, 2, 1, axis=0)
+        case "dynamic_strided_slice":
+            return relax.op.dynamic_strided_slice(data, indices, indices, indices)
+    return relax.op.reverse_sequence(data, indices, seq_axis=1, batch_axis=0)
+
+
+@pytest.mark.parametrize(
+    "name", ["index_put", "index_tensor", "slice_scatter", "dynamic_strided_slice", "reverse_sequence"]
+)
+def test_a_module_calls_no_operator_whose_indices_nobody_bounds(name: str) -> None:
+    types = [((2, 2), "float32"), ((2,), "int64"), ((2,), "float32")]
+    parameters = [relax.Var(f"p{number}", relax.TensorType(*ty)) for number, ty in enumerate(types)]
+    builder = relax.BlockBuilder()
+    with builder.function("main", parameters):
+        builder.emit_func_output(builder.emit(moved(*parameters, name)))
+    with pytest.raises(InvalidModel, match=name):
+        check_network(tvm.ir.save_json(builder.get()))

@@ -47,6 +47,7 @@ REFUSED_OPS: Final = frozenset(
         *("tirx.texture2d_store", "tirx.thread_return", "tirx.timer_end_cuda", "tirx.timer_finalize_cuda"),
         *("tirx.timer_init_cuda", "tirx.timer_start_cuda", "tirx.tvm_bmma_sync", "tirx.tvm_call_cpacked"),
         *("tirx.tvm_call_cpacked_lowered", "tirx.tvm_call_packed_lowered", "tirx.tvm_call_trace_packed"),
+        "tirx.tvm_call_packed",
         *("tirx.tvm_call_trace_packed_lowered", "tirx.tvm_context_id", "tirx.tvm_fill_fragment"),
         *("tirx.tvm_global_barrier_kinit", "tirx.tvm_kernel_replace_point", "tirx.tvm_load_matrix_sync"),
         *("tirx.tvm_mma_sync", "tirx.tvm_stack_alloca", "tirx.tvm_stack_make_array"),
