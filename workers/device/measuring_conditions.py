@@ -3,15 +3,13 @@
 import os
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Final, Self
 
 import psutil
 
 from mallorn.core.errors import HostFault
-from mallorn.workers.sandbox.syscall import prctl
 
-_PR_SET_CHILD_SUBREAPER: Final = 36
 _KILLED_SEC: Final = 10.0
 
 
@@ -32,43 +30,29 @@ class MeasuringConditions:
     def restore(self) -> list[str]:
         """Set this process back to these conditions; return what had changed, in words. Raises
         HostFault if the kernel refuses."""
-        own, found = asdict(self), asdict(self.read())
-        changes = [
-            f"its {name} from {own[name]} to {found[name]}" for name in own if own[name] != found[name]
-        ]
-        if changes:
-            with suppress(OSError):  # compared below
-                os.sched_setaffinity(0, self.cpus)
-                os.sched_setscheduler(0, self.policy, os.sched_param(self.priority))
-                os.setpriority(os.PRIO_PROCESS, 0, self.nice)
-            if self.read() != self:
-                words = (
-                    f"this device unregisters: a program {', '.join(changes)}, and it cannot change it back"
-                )
-                raise HostFault(words, hint="mallorn device")
-        return changes
+        if (current := self.read()) == self:
+            return []
+        change = f"changed {self} to {current}"
+        with suppress(OSError):  # compared below
+            os.sched_setaffinity(0, self.cpus)
+            os.sched_setscheduler(0, self.policy, os.sched_param(self.priority))
+            os.setpriority(os.PRIO_PROCESS, 0, self.nice)
+        if self.read() != self:
+            message = f"this device unregisters: a program {change}, and it cannot change it back"
+            raise HostFault(message, hint="mallorn device")
+        return [change]
 
 
-def adopt_orphans() -> set[int]:
-    """Become the parent of processes whose parent among this process's descendants exits;
-    return the pids of the children so far."""
-    prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    return {child.pid for child in psutil.Process().children()}
-
-
-def kill_children(known: Collection[int]) -> list[str]:
-    """Kill all children but the `known` ones; return their names, in words. Raises HostFault
-    if one does not end."""
+def kill_children() -> list[str]:
+    """Kill all children of this process; return their names, in words. Raises HostFault if one
+    does not end."""
     names: list[str] = []
-    while left := [child for child in psutil.Process().children() if child.pid not in known]:
-        for child in left:
+    while children := psutil.Process().children():
+        for child in children:
             child.kill()
-        _, alive = psutil.wait_procs(left, _KILLED_SEC)
-        if alive:
-            raise HostFault(
-                f"this device unregisters: process {alive[0].pid} of a session does not end", hint="ps"
-            )
-        names += [f"left process {child.pid} running" for child in left]
+        if alive := psutil.wait_procs(children, _KILLED_SEC)[1]:
+            raise HostFault(f"this device unregisters: {alive[0]} of a session does not end", hint="ps")
+        names += [f"left process {child.pid} running" for child in children]
     return names
 
 

@@ -89,7 +89,6 @@ class RpcSession:
             self._exit_if_gpu_failed()
         if self._on_cores:
             num_threads()  # starts TVM's threads, which must be inside the sandbox
-            self.device.bind_threads()
         timer = SliceTimer(self._on_cores, is_raised, self._gpu)
         functions: dict[str, Callable[..., object]] = {
             "tvm.rpc.server.workpath": lambda name: str(self.folder / name),
@@ -120,7 +119,7 @@ class RpcSession:
         try:
             tvm.device(self._target.kind, 0).sync()
         except Exception as error:
-            self.device.report_cause(str(error))
+            self.device.end_candidate(str(error))
             os._exit(BROKEN_CONTEXT)
 
     def lock_cores(self, wait_sec: float) -> int:
