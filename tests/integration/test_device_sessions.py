@@ -65,15 +65,15 @@ ACTS = {{
 prepare = serve_device.set_runtime_environment
 def prepare_and_plant(target):
     prepare(target)
-    from mallorn.workers.device.serve_rpc_session import RpcSession
-    begin = RpcSession.start_deadline
+    from mallorn.workers.device.session_channel import DeviceLink
+    begin = DeviceLink.begin_candidate
     def begin_and_act(self, key, deadline_sec):
         begin(self, key, deadline_sec)
         try:
             ACTS.get(key, lambda: None)()
         except ConnectionError:
             pass
-    RpcSession.start_deadline = begin_and_act
+    DeviceLink.begin_candidate = begin_and_act
 serve_device.set_runtime_environment = prepare_and_plant
 serve_device.serve_device = functools.partial(serve_device.serve_device, sandbox={sandbox!r})
 """

@@ -24,7 +24,7 @@ from mallorn.workers.device.detect_host import refresh_host_facts
 from mallorn.workers.device.device_class import Identity
 from mallorn.workers.device.forked_process import ask_in_fork, describe_exit, fork, is_waiting_on_descriptor
 from mallorn.workers.device.gpu_meter import GpuMeter
-from mallorn.workers.device.measuring_conditions import MeasuringConditions, kill_children
+from mallorn.workers.device.measuring_conditions import MeasuringConditions, adopt_orphans, kill_children
 from mallorn.workers.device.nvidia_driver import gpu_fault
 from mallorn.workers.device.pending_connections import PendingConnections
 from mallorn.workers.device.private_sockets import is_own_address
@@ -32,7 +32,6 @@ from mallorn.workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, answer_g
 from mallorn.workers.device.serve_rpc_session import RpcSession
 from mallorn.workers.device.session_channel import SessionMonitor
 from mallorn.workers.device.tracker_client import NO_KEY, Address, TrackerClient
-from mallorn.workers.sandbox.syscall import prctl
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +125,6 @@ class Registration:
 
 PING_SEC = 1.0
 UNREAD_SEC: Final = 120.0  # in this time all workers have read a device's description
-_PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 @dataclass
@@ -164,7 +162,7 @@ class DeviceServer:
         self._has_warned_of_locks = False
         self._conditions, self._checked_sec = MeasuringConditions.read(), time.time()
         self._gpu_errors = self._count_gpu_errors()
-        prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what a session leaves running becomes a child of this process
+        self._known_children = adopt_orphans()
         signal.signal(signal.SIGALRM, lambda *_: self._kill_overdue_session())
 
     def serve_forever(self) -> None:
@@ -230,7 +228,7 @@ class DeviceServer:
         """Undo what programs changed of what this device measures under, and describe since
         when times may be wrong. Raises HostFault if it cannot be undone."""
         identity = self.registration.identity
-        changes = kill_children() + self._conditions.restore()
+        changes = kill_children(self._known_children) + self._conditions.restore()
         host_class = refresh_host_facts(identity)["host_class"]
         if host_class != identity["host_class"]:
             changes.append(f"changed its host's class from {identity['host_class']} to {host_class}")

@@ -9,7 +9,9 @@ from typing import Final, Self
 import psutil
 
 from mallorn.core.errors import HostFault
+from mallorn.workers.sandbox.syscall import prctl
 
+_PR_SET_CHILD_SUBREAPER: Final = 36
 _KILLED_SEC: Final = 10.0
 
 
@@ -43,11 +45,17 @@ class MeasuringConditions:
         return [change]
 
 
-def kill_children() -> list[str]:
-    """Kill all children of this process; return their names, in words. Raises HostFault if one
-    does not end."""
+def adopt_orphans() -> set[int]:
+    """Become the parent of descendants whose parent exits; return the pids of the children so far."""
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    return {child.pid for child in psutil.Process().children()}
+
+
+def kill_children(known: Collection[int]) -> list[str]:
+    """Kill all children of this process but the `known` ones; return their names, in words.
+    Raises HostFault if one does not end."""
     names: list[str] = []
-    while children := psutil.Process().children():
+    while children := [child for child in psutil.Process().children() if child.pid not in known]:
         for child in children:
             child.kill()
         if alive := psutil.wait_procs(children, _KILLED_SEC)[1]:
@@ -56,17 +64,13 @@ def kill_children() -> list[str]:
     return names
 
 
-def thread_cpus() -> list[list[int]]:
-    """Return the CPUs of each of this process's threads, the oldest first."""
-    return [sorted(os.sched_getaffinity(thread)) for thread in _threads("self")]
-
-
 def bind_threads(pid: int, cpus: Sequence[Collection[int]]) -> None:
-    """Bind the threads of another process to CPUs, as `thread_cpus` returned them."""
-    for thread, thread_cpus in zip(_threads(str(pid)), cpus, strict=False):
+    """Bind each thread of a process to its CPUs, the oldest thread first."""
+    for thread, thread_cpus in zip(list_threads(str(pid)), cpus, strict=False):
         with suppress(OSError):  # the thread has ended, or the CPUs are gone
             os.sched_setaffinity(thread, thread_cpus)
 
 
-def _threads(pid: str) -> list[int]:
+def list_threads(pid: str) -> list[int]:
+    """Return the ids of a process's threads, the oldest first."""
     return sorted(map(int, os.listdir(f"/proc/{pid}/task")))
