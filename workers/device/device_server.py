@@ -137,10 +137,9 @@ class Running:
     folder: Path
     monitor: SessionMonitor
     is_abandoned: bool = False  # its client hung up
-    cause: str = ""  # why the device killed it
 
     def kill(self, cause: str) -> None:
-        self.cause = self.cause or cause
+        self.monitor.fault = self.monitor.fault or cause
         os.kill(self.pid, signal.SIGKILL)
 
 
@@ -178,16 +177,15 @@ class DeviceServer:
 
             waiting = set(self._pending)
             poller = select.poll()
-            if self._running is None:
-                for number in (self.listener.fileno(), *waiting):
-                    poller.register(number, select.POLLIN)
-            else:
-                for number in (self._running.pid_fd, *self._running.monitor.descriptors()):
-                    poller.register(number, select.POLLIN)
+            numbers = [self.listener.fileno(), *waiting]
+            if self._running is not None:
+                numbers = [self._running.pid_fd, *self._running.monitor.descriptors()]
                 if not self._running.is_abandoned:
                     poller.register(self._running.connection, select.POLLRDHUP)
             if (tracker_fd := self.registration.fileno()) is not None:
-                poller.register(tracker_fd, select.POLLIN)
+                numbers.append(tracker_fd)
+            for number in numbers:
+                poller.register(number, select.POLLIN)
 
             for ready_fd, _ in poller.poll(PING_SEC * 1000):
                 if ready_fd == self.registration.fileno():
@@ -304,7 +302,7 @@ class DeviceServer:
         self._running = None
         status, monitor = os.waitpid(running.pid, 0)[1], running.monitor
         monitor.close()
-        cause = running.cause or monitor.cause or describe_exit(status)
+        cause = monitor.fault or monitor.cause or describe_exit(status)
         fault = ""
         if status != 0 and not running.is_abandoned:
             log.warning("a session failed: %s", cause)

@@ -45,8 +45,8 @@ class DeviceLink:
 
 
 class SessionMonitor:
-    """The device's end. If there is a `fault`, the device must end the session; `cause` is why
-    the session says that it exits."""
+    """The device's end. `fault` is why the device must end the session, if anything; `cause` is
+    why the session says that it exits."""
 
     def __init__(self, log_path: Path | None, thread_cpus: Sequence[Collection[int]]) -> None:
         self.cause = self.fault = ""
@@ -78,7 +78,7 @@ class SessionMonitor:
         except BlockingIOError:
             return False
         except (OSError, ValueError, OverflowError) as error:
-            self.fault = f"the session broke its protocol: {_escape(str(error))}"
+            self.fault = self.fault or f"the session broke its protocol: {_escape(str(error))}"
         return not self.fault
 
     def close(self) -> None:

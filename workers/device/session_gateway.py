@@ -1,11 +1,9 @@
 """Opens device sessions for a runner, which never gets the fleet's key; filters answers.
 
-A session runs untrusted native code, and TVM's client also executes requests of its peer:
-while it waits for an answer, it would obey ``InitServer`` and ``CallFunc``, or copy memory.
-So the runner, a child of the worker, connects to no device. It asks the worker, which
-authenticates to tracker and device. The worker then relays the session to a socket that it
-sends to the runner, and forwards only packets that answer a call. A runner without a seccomp
-filter connects to a loopback port of the worker instead, with a single-use ticket.
+A session runs untrusted native code, and TVM's client obeys requests of its peer, such as
+``CallFunc``, while it waits for an answer. So a runner asks its worker, which authenticates to
+tracker and device, sends the runner a socket, and forwards only packets that answer a call. A
+runner without a seccomp filter connects to a loopback port of the worker, with a ticket.
 """
 
 import gc

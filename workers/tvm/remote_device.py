@@ -50,10 +50,10 @@ _SLICE_TIMES: Final = TypeAdapter(SliceTimes)
 _BROKEN: Final = (RuntimeError, AttributeError)
 # Also errors of reading an invalid answer.
 _UNREADABLE: Final = (*_BROKEN, KeyError, TypeError, ValueError)
-# Meanings of CUDA's errors. The device decides whether its GPU is at fault: a candidate can
-# name any error. TVM raises three forms: `CUDA Runtime Error: cudaErrorX (n): text` (any call of the runtime,
-# and errors of earlier kernels), `CUDALaunch Error: CUDA_ERROR_X` with the grid and perhaps
-# the kernel's source, and `cuModuleLoadData(...) failed with error: CUDA_ERROR_X`.
+# Meanings of CUDA's errors. Only the device says that its GPU is at fault: a candidate can name
+# any error. TVM raises `CUDA Runtime Error: cudaErrorX (n): text` (any call of the runtime, and
+# errors of earlier kernels), `CUDALaunch Error: CUDA_ERROR_X` with the grid and perhaps the
+# kernel's source, and `cuModuleLoadData(...) failed with error: CUDA_ERROR_X`.
 GPU_FAILED: Final = "the GPU or its driver failed"
 TOO_SLOW: Final = "the driver ended its kernel, which took too long"
 _TOO_LARGE: Final = "the GPU refuses the launch: too many threads, registers or bytes of shared memory"
