@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, delete, exists, func, select, update
+from sqlalchemy import ColumnElement, Select, and_, delete, func, select, update
 from sqlalchemy.orm import aliased
 
 from mallorn.core.cost_model_name import base_family
@@ -86,8 +86,7 @@ class Withdrawals(Repository):
         from_device = self._is_measured_by(name, interval.since - CLOCKS_SEC)
         is_before = Measurement.created_at <= interval.until + CLOCKS_SEC
         times = and_(from_device, is_before, Measurement.latency_us.is_not(None))
-        has_any = self.session.scalar(select(exists().where(times)))
-        return self.turn_into_bounds(times, 1.0) if has_any else 0
+        return self.turn_into_bounds(times, 1.0)
 
     def turn_into_bounds(self, condition: ColumnElement[bool], share: float) -> int:
         """Turn these rows' times into upper bounds; deactivate models trained on them."""

@@ -33,7 +33,6 @@ HOSTILE = """
 import functools, os, signal, sys, time
 from pathlib import Path
 from mallorn.workers.device import serve_device
-from mallorn.workers.sandbox import seccomp
 
 def leave_a_process():
     os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
@@ -63,19 +62,18 @@ ACTS = {{
     "deaf": lambda: signal.signal(signal.SIGALRM, signal.SIG_IGN),
     "log": write_the_log,
 }}
-seccomp.NEVER.update({refused!r})
 prepare = serve_device.set_runtime_environment
 def prepare_and_plant(target):
     prepare(target)
-    from mallorn.workers.device.serve_rpc_session import RpcSession
-    begin = RpcSession.start_deadline
+    from mallorn.workers.device.session_channel import DeviceLink
+    begin = DeviceLink.begin_candidate
     def begin_and_act(self, key, deadline_sec):
         begin(self, key, deadline_sec)
         try:
             ACTS.get(key, lambda: None)()
-        except BrokenPipeError:
+        except ConnectionError:
             pass
-    RpcSession.start_deadline = begin_and_act
+    DeviceLink.begin_candidate = begin_and_act
 serve_device.set_runtime_environment = prepare_and_plant
 serve_device.serve_device = functools.partial(serve_device.serve_device, sandbox={sandbox!r})
 """
@@ -85,12 +83,11 @@ Start = Callable[..., psutil.Process]
 
 @pytest.fixture
 def start(lone_tracker: TestFleet, local_target: Target) -> Start:
-    def start(sandbox: str = "off", **refused: tuple[int, int]) -> psutil.Process:
+    def start(sandbox: str = "off") -> psutil.Process:
         before = HOSTILE.format(
             log=str(lone_tracker.log),
             left=str(lone_tracker.folder / "left"),
             sandbox=sandbox,
-            refused=refused,
         )
         part = lone_tracker.start_device(local_target, before=before)
         lone_tracker.wait_free(local_target)
@@ -182,7 +179,7 @@ def test_a_session_has_no_terminal_and_what_it_prints_is_escaped_and_bounded(
     [session] = lone_tracker.sessions()
     files = [os.readlink(f"/proc/{session.pid}/fd/{number}") for number in range(3)]
     assert files[0] == "/dev/null"
-    assert all(file.startswith("pipe:") for file in files[1:])
+    assert all(file.startswith("socket:") for file in files[1:])
     assert os.stat(f"/proc/{session.pid}/fd/1").st_ino != os.fstat(1).st_ino
     assert run("flood").outcome is Outcome.OK
     end_session(lone_tracker, local_target, runner)
@@ -221,19 +218,17 @@ def test_a_session_cannot_open_the_log_and_cannot_raise_its_priority_again(
 
 @needs_sandbox
 @needs_cores
-@pytest.mark.parametrize("refused", [{}, {"sched_setaffinity": (203, 122)}], ids=["allowed", "refused"])
-def test_threads_are_bound_to_the_same_cpus_whether_or_not_the_sandbox_lets_them_bind_themselves(
+def test_threads_are_bound_to_cpus_though_the_sandbox_lets_no_session_bind_them(
     lone_tracker: TestFleet,
     start: Start,
     run: Callable[..., LibraryRun],
-    refused: dict[str, tuple[int, int]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < (os.cpu_count() or 1):
         pytest.skip("TVM binds threads only if it has the whole host")
     monkeypatch.delenv("TVM_BIND_THREADS", raising=False)
-    start("require", **refused)
+    start("require")
     assert run("tame").outcome is Outcome.OK
     [session] = lone_tracker.sessions()
     threads = sorted(thread.id for thread in session.threads())

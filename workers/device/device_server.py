@@ -32,7 +32,6 @@ from mallorn.workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, answer_g
 from mallorn.workers.device.serve_rpc_session import RpcSession
 from mallorn.workers.device.session_channel import SessionMonitor
 from mallorn.workers.device.tracker_client import NO_KEY, Address, TrackerClient
-from mallorn.workers.subprocesses.cpu_time import used_cpu_sec
 
 log = logging.getLogger(__name__)
 
@@ -126,9 +125,6 @@ class Registration:
 
 PING_SEC = 1.0
 UNREAD_SEC: Final = 120.0  # in this time all workers have read a device's description
-#: Word in CUDA's errors about failed memory or links of the GPU. A candidate can say it, too.
-HARDWARE: Final = "uncorrectable"
-ENDING_SEC: Final = 0.25  # most processor time that the end of a process takes
 
 
 @dataclass
@@ -140,21 +136,11 @@ class Running:
     connection: socket.socket
     folder: Path
     monitor: SessionMonitor
-    identity: Identity  # of the device when the session began
     is_abandoned: bool = False  # its client hung up
-    is_overdue: bool = False  # its candidate's deadline passed
-    was_waiting: bool = False  # whether it waited for its client at the last record
-    ran_sec: float = 0.0  # processor time until then
 
-    def record_state(self) -> None:
-        """Record whether the session waits for its client, and its processor time so far."""
-        self.was_waiting = is_waiting_on_descriptor(self.pid, self.connection.fileno())
-        self.ran_sec = used_cpu_sec(self.pid)
-
-    def has_only_waited(self) -> bool:
-        """Return whether a session that has ended did nothing but wait for its client since
-        the last `record_state`."""
-        return self.was_waiting and used_cpu_sec(self.pid) - self.ran_sec < ENDING_SEC
+    def kill(self, cause: str) -> None:
+        self.monitor.fault = self.monitor.fault or cause
+        os.kill(self.pid, signal.SIGKILL)
 
 
 @dataclass(eq=False)
@@ -163,7 +149,6 @@ class DeviceServer:
 
     registration: Registration
     listener: socket.socket
-    identity: Identity
     folder: Path
     log_path: Path | None  # absolute
     sandbox: str
@@ -174,9 +159,9 @@ class DeviceServer:
         self._pending = PendingConnections(self.listener)
         self._running: Running | None = None
         self._has_warned_of_locks = False
-        self._conditions, self._known_children = MeasuringConditions.read(), adopt_orphans()
-        self._checked_sec = time.time()
+        self._conditions, self._checked_sec = MeasuringConditions.read(), time.time()
         self._gpu_errors = self._count_gpu_errors()
+        self._known_children = adopt_orphans()
         signal.signal(signal.SIGALRM, lambda *_: self._kill_overdue_session())
 
     def serve_forever(self) -> None:
@@ -186,77 +171,77 @@ class DeviceServer:
             if self._running is None:
                 self._announce_host_changes()
             elif excess := find_excess(self._running.folder):
-                self._running.monitor.violation = f"the session wrote {excess}"
-                os.kill(self._running.pid, signal.SIGKILL)
+                self._running.kill(f"the session wrote {excess}")
             if self._listen_again_if_moved():
                 self.registration.renew_registration()
 
             waiting = set(self._pending)
             poller = select.poll()
-            if self._running is None:
-                for number in (self.listener.fileno(), *waiting):
-                    poller.register(number, select.POLLIN)
-            else:
-                for number in (self._running.pid_fd, *self._running.monitor.descriptors()):
-                    poller.register(number, select.POLLIN)
+            numbers = [self.listener.fileno(), *waiting]
+            if self._running is not None:
+                numbers = [self._running.pid_fd, *self._running.monitor.descriptors()]
                 if not self._running.is_abandoned:
                     poller.register(self._running.connection, select.POLLRDHUP)
             if (tracker_fd := self.registration.fileno()) is not None:
-                poller.register(tracker_fd, select.POLLIN)
+                numbers.append(tracker_fd)
+            for number in numbers:
+                poller.register(number, select.POLLIN)
 
             for ready_fd, _ in poller.poll(PING_SEC * 1000):
-                if ready_fd == self.listener.fileno():
+                if ready_fd == self.registration.fileno():
+                    self.registration.disconnect()
+                elif self._running is not None:
+                    self._handle_session_event(self._running, ready_fd)
+                elif ready_fd == self.listener.fileno():
                     self._pending.accept()
                 elif ready_fd in waiting:
                     greeting = self._pending.read_greeting(ready_fd)
                     if greeting is not None and self._start_session(*greeting):
                         break  # the other numbers may mean other files now
-                elif self._running is not None and ready_fd == self._running.pid_fd:
-                    self._end_session(self._running)
-                elif self._running is not None and ready_fd == self._running.connection.fileno():
-                    # The client is gone: nobody waits for the candidate that may still run.
-                    self._running.is_abandoned = True
-                    os.kill(self._running.pid, signal.SIGKILL)
-                elif self._running is not None and ready_fd in self._running.monitor.descriptors():
-                    self._running.monitor.read_once(ready_fd)
-                    if self._running.monitor.must_end:
-                        os.kill(self._running.pid, signal.SIGKILL)
-                elif ready_fd == self.registration.fileno():
-                    self.registration.disconnect()
+
+    def _handle_session_event(self, running: Running, ready_fd: int) -> None:
+        if ready_fd == running.pid_fd:
+            self._end_session(running)
+        elif ready_fd == running.connection.fileno():  # nobody waits for the candidate that may still run
+            running.is_abandoned = True
+            running.kill("its client hung up")
+        else:
+            running.monitor.read_once(ready_fd)
+            if running.monitor.fault:
+                running.kill(running.monitor.fault)
 
     def _kill_overdue_session(self) -> None:
         """Kill the session at its deadline. A signal's handler: waiting for a tracker delays
         no deadline."""
         if (running := self._running) is not None:
             # If it waits for its client, it is in no endless loop: the network stalled.
-            running.record_state()
-            running.is_overdue = True
-            os.kill(running.pid, signal.SIGKILL)
+            is_unheard = is_waiting_on_descriptor(running.pid, running.connection.fileno())
+            running.kill(f"{signal.SIGALRM.name}: its deadline passed{UNHEARD if is_unheard else ''}")
 
     def _count_gpu_errors(self) -> int:
-        uuid = self.identity.get("gpu_uuid")
+        uuid = self.registration.identity.get("gpu_uuid")
         return ask_in_fork(lambda: GpuMeter(uuid).count_uncorrected_errors()) if uuid else 0
 
-    def _check_conditions(self, session: Identity) -> None:
-        """Undo what an ended session changed of what this device measures under, and announce
-        since when times may be wrong. Raises HostFault if it cannot be undone."""
-        changes = [*kill_children(self._known_children), *self._conditions.restore()]
-        host_class = refresh_host_facts(self.identity)["host_class"]
-        if host_class != session["host_class"]:
-            changes.append(f"changed its host's class from {session['host_class']} to {host_class}")
+    def _check_conditions(self) -> None:
+        """Undo what programs changed of what this device measures under, and describe since
+        when times may be wrong. Raises HostFault if it cannot be undone."""
+        identity = self.registration.identity
+        changes = kill_children(self._known_children) + self._conditions.restore()
+        host_class = refresh_host_facts(identity)["host_class"]
+        if host_class != identity["host_class"]:
+            changes.append(f"changed its host's class from {identity['host_class']} to {host_class}")
         since_sec, self._checked_sec = self._checked_sec, time.time()
         if changes:
             log.warning("the times since the last check are upper bounds: a program %s", "; ".join(changes))
-            last = self.identity["disturbed"]
+            last = identity["disturbed"]
             if last is not None and self._checked_sec - last["until"] < UNREAD_SEC:
                 since_sec = last["since"]  # workers may not have read it yet
-            self.identity = {**self.identity, "disturbed": {"since": since_sec, "until": self._checked_sec}}
-            self.registration.identity = self.identity
+            interval = {"since": since_sec, "until": self._checked_sec}
+            self.registration.identity = {**identity, "disturbed": interval}
 
     def _announce_host_changes(self) -> None:
-        if (identity := refresh_host_facts(self.identity)) != self.identity:
+        if (identity := refresh_host_facts(self.registration.identity)) != self.registration.identity:
             log.info("this host is %s now, with governor %s", identity["host_class"], identity["governor"])
-            self.identity = identity
             self.registration.update_description(identity)
 
     def _listen_again_if_moved(self) -> bool:
@@ -274,8 +259,8 @@ class DeviceServer:
         self.listener.close()
         self.listener, self._pending = listener, PendingConnections(listener)
         host, port = listener.getsockname()[:2]
-        self.identity = {**self.identity, "address": f"{host}:{port}"}
-        self.registration.update_address((host, port), self.identity)
+        identity: Identity = {**self.registration.identity, "address": f"{host}:{port}"}
+        self.registration.update_address((host, port), identity)
         return True
 
     def _start_session(self, connection: socket.socket, greeting: str) -> bool:
@@ -289,8 +274,10 @@ class DeviceServer:
         self._pending.clear()
         # Warn once if the client's locks differ: its builders run on while this device times.
         client_host, client_locks = host_and_locks(greeting)
-        is_separate = not share_locks(client_host, client_locks, host_id(), self.identity["locks"])
-        if is_separate and not self.identity.get("accelerator") and not self._has_warned_of_locks:
+        self._check_conditions()
+        identity = registration.identity
+        is_separate = not share_locks(client_host, client_locks, host_id(), identity["locks"])
+        if is_separate and not identity.get("accelerator") and not self._has_warned_of_locks:
             self._has_warned_of_locks = True
             log.warning("%s; %s", SEPARATE_LOCKS, SHARE_LOCKS)
 
@@ -298,9 +285,6 @@ class DeviceServer:
         # A session runs untrusted code: it gets a key that is valid for this session only.
         key = next(iter(registration.fleet.derive_session_keys(registration.match_key)), NO_KEY)
         monitor = SessionMonitor(self.log_path, self.thread_cpus)
-        if changes := self._conditions.restore():
-            log.warning("before this session, a program %s", "; ".join(changes))
-        identity, self._checked_sec = self.identity, time.time()
         # Before the session answers its client: from then on the tracker must not list us as free.
         registration.set_busy(True)
 
@@ -310,29 +294,24 @@ class DeviceServer:
             session = RpcSession(identity, folder, key, self.sandbox, monitor.enter_session())
             session.serve(connection.fileno())
 
-        pid = fork(run_session)
-        monitor.watch(pid)
-        self._running = Running(pid, os.pidfd_open(pid), connection, folder, monitor, identity)
+        monitor.pid = fork(run_session)
+        self._running = Running(monitor.pid, os.pidfd_open(monitor.pid), connection, folder, monitor)
         return True
 
     def _end_session(self, running: Running) -> None:
         self._running = None
-        suffix = UNHEARD if running.has_only_waited() else ""
         status, monitor = os.waitpid(running.pid, 0)[1], running.monitor
         monitor.close()
-        cause = monitor.cause or describe_exit(status)
-        if running.is_overdue:
-            cause = f"{signal.SIGALRM.name}: its deadline passed"
-        elif os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
-            cause = monitor.host_fault or monitor.violation or cause
+        cause = monitor.fault or monitor.cause or describe_exit(status)
         fault = ""
         if status != 0 and not running.is_abandoned:
             log.warning("a session failed: %s", cause)
-            fault = gpu_fault() if "gpu_uuid" in self.identity else ""
-            known, self._gpu_errors = self._gpu_errors, self._count_gpu_errors()
-            has_failed = HARDWARE in cause and self._gpu_errors > known
-            text = cause if fault or has_failed or monitor.host_fault else f"{DEATH_NOTICE} {cause}{suffix}"
+            fault = gpu_fault() if "gpu_uuid" in self.registration.identity else ""
+            known_errors, self._gpu_errors = self._gpu_errors, self._count_gpu_errors()
+            # An error that names the GPU's memory proves nothing: a candidate can say it, too.
+            is_host_fault = fault or monitor.is_host_fault or self._gpu_errors > known_errors
             try:  # answer the call during which the session died, so that the client learns the cause
+                text = cause if is_host_fault else f"{DEATH_NOTICE} {cause}"
                 rpc_api.ReturnException(running.connection.fileno(), text)
             except (OSError, RuntimeError) as error:
                 log.info("the client is gone too: %s", error)
@@ -342,5 +321,5 @@ class DeviceServer:
         if fault:
             self.registration.disconnect()
             raise HostFault(f"this device unregisters: {fault}", hint="nvidia-smi -q")
-        self._check_conditions(running.identity)
+        self._check_conditions()
         self.registration.set_busy(False)

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Final, Self
 
 import psutil
@@ -32,57 +32,45 @@ class MeasuringConditions:
     def restore(self) -> list[str]:
         """Set this process back to these conditions; return what had changed, in words. Raises
         HostFault if the kernel refuses."""
-        own, found = asdict(self), asdict(self.read())
-        changes = [
-            f"its {name} from {own[name]} to {found[name]}" for name in own if own[name] != found[name]
-        ]
-        if changes:
-            with suppress(OSError):  # compared below
-                os.sched_setaffinity(0, self.cpus)
-                os.sched_setscheduler(0, self.policy, os.sched_param(self.priority))
-                os.setpriority(os.PRIO_PROCESS, 0, self.nice)
-            if self.read() != self:
-                words = (
-                    f"this device unregisters: a program {', '.join(changes)}, and it cannot change it back"
-                )
-                raise HostFault(words, hint="mallorn device")
-        return changes
+        if (current := self.read()) == self:
+            return []
+        change = f"changed {self} to {current}"
+        with suppress(OSError):  # compared below
+            os.sched_setaffinity(0, self.cpus)
+            os.sched_setscheduler(0, self.policy, os.sched_param(self.priority))
+            os.setpriority(os.PRIO_PROCESS, 0, self.nice)
+        if self.read() != self:
+            message = f"this device unregisters: a program {change}, and it cannot change it back"
+            raise HostFault(message, hint="mallorn device")
+        return [change]
 
 
 def adopt_orphans() -> set[int]:
-    """Become the parent of processes whose parent among this process's descendants exits;
-    return the pids of the children so far."""
+    """Become the parent of descendants whose parent exits; return the pids of the children so far."""
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
     return {child.pid for child in psutil.Process().children()}
 
 
 def kill_children(known: Collection[int]) -> list[str]:
-    """Kill all children but the `known` ones; return their names, in words. Raises HostFault
-    if one does not end."""
+    """Kill all children of this process but the `known` ones; return their names, in words.
+    Raises HostFault if one does not end."""
     names: list[str] = []
-    while left := [child for child in psutil.Process().children() if child.pid not in known]:
-        for child in left:
+    while children := [child for child in psutil.Process().children() if child.pid not in known]:
+        for child in children:
             child.kill()
-        _, alive = psutil.wait_procs(left, _KILLED_SEC)
-        if alive:
-            raise HostFault(
-                f"this device unregisters: process {alive[0].pid} of a session does not end", hint="ps"
-            )
-        names += [f"left process {child.pid} running" for child in left]
+        if alive := psutil.wait_procs(children, _KILLED_SEC)[1]:
+            raise HostFault(f"this device unregisters: {alive[0]} of a session does not end", hint="ps")
+        names += [f"left process {child.pid} running" for child in children]
     return names
 
 
-def thread_cpus() -> list[list[int]]:
-    """Return the CPUs of each of this process's threads, the oldest first."""
-    return [sorted(os.sched_getaffinity(thread)) for thread in _threads("self")]
-
-
 def bind_threads(pid: int, cpus: Sequence[Collection[int]]) -> None:
-    """Bind the threads of another process to CPUs, as `thread_cpus` returned them."""
-    for thread, thread_cpus in zip(_threads(str(pid)), cpus, strict=False):
+    """Bind each thread of a process to its CPUs, the oldest thread first."""
+    for thread, thread_cpus in zip(list_threads(str(pid)), cpus, strict=False):
         with suppress(OSError):  # the thread has ended, or the CPUs are gone
             os.sched_setaffinity(thread, thread_cpus)
 
 
-def _threads(pid: str) -> list[int]:
+def list_threads(pid: str) -> list[int]:
+    """Return the ids of a process's threads, the oldest first."""
     return sorted(map(int, os.listdir(f"/proc/{pid}/task")))

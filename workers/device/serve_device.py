@@ -67,7 +67,7 @@ def serve_device(
         log_file = log_path.absolute() if log_path else None
         cpus = ask_in_fork(bound_thread_cpus) if target.is_cpu else []
         DeviceServer(
-            registration, listener, identity, Path(folder), log_file, sandbox, make_listener, cpus
+            registration, listener, Path(folder), log_file, sandbox, make_listener, cpus
         ).serve_forever()
 
 

@@ -22,7 +22,7 @@ from mallorn.core.targets import Target
 from mallorn.workers.device.cuda_driver import Gpu, load_cuda_runtime
 from mallorn.workers.device.device_class import Identity, RuntimeFacts
 from mallorn.workers.device.gpu_meter import GpuLoad, GpuMeter
-from mallorn.workers.device.measuring_conditions import thread_cpus
+from mallorn.workers.device.measuring_conditions import list_threads
 from mallorn.workers.device.model_kernel_times import Kernels, clock_of, enable_cuda_graphs
 from mallorn.workers.device.random_and_saved_arrays import random_values
 from mallorn.workers.device.rpc_handshake import NO_SESSION
@@ -89,7 +89,6 @@ class RpcSession:
             self._exit_if_gpu_failed()
         if self._on_cores:
             num_threads()  # starts TVM's threads, which must be inside the sandbox
-            self.device.bind_threads()
         timer = SliceTimer(self._on_cores, is_raised, self._gpu)
         functions: dict[str, Callable[..., object]] = {
             "tvm.rpc.server.workpath": lambda name: str(self.folder / name),
@@ -98,7 +97,7 @@ class RpcSession:
             "mallorn.prove": lambda words: self.key.sign("device", words),
             "mallorn.identity": lambda: json.dumps(self.identity),
             "mallorn.hold": self.lock_cores,
-            "mallorn.begin": self.start_deadline,
+            "mallorn.begin": self.device.begin_candidate,
             "mallorn.end": self.cancel_deadline,
             "mallorn.random_fill": random_fill,
             "mallorn.kernel_times": kernel_times,
@@ -120,7 +119,7 @@ class RpcSession:
         try:
             tvm.device(self._target.kind, 0).sync()
         except Exception as error:
-            self.device.report_cause(str(error))
+            self.device.end_candidate(str(error))
             os._exit(BROKEN_CONTEXT)
 
     def lock_cores(self, wait_sec: float) -> int:
@@ -148,10 +147,6 @@ class RpcSession:
         device = tvm.device(self._target.kind, 0)
         memory = device.available_global_memory
         return -1 if memory is None else int(memory)
-
-    def start_deadline(self, candidate_key: str, deadline_sec: float) -> None:
-        """Have the device log one execution and set its deadline, at which it kills this process."""
-        self.device.begin_candidate(candidate_key, deadline_sec)
 
     def cancel_deadline(self) -> None:
         """Cancel the deadline of a candidate that ended, and unlock the cores."""
@@ -188,7 +183,7 @@ def kernel_times(machine: Module, kind: str, seconds: float) -> str:
 def bound_thread_cpus() -> list[list[int]]:
     """Start TVM's thread pool; return the CPUs to which TVM bound each thread, by their age."""
     num_threads()
-    return thread_cpus()
+    return [sorted(os.sched_getaffinity(thread)) for thread in list_threads("self")]
 
 
 def runtime_facts(target: Target, gpu: Gpu | None = None) -> RuntimeFacts:

@@ -18,9 +18,9 @@ from mallorn.workers.device.measuring_conditions import bind_threads
 
 log = logging.getLogger(__name__)
 #: First byte of each message.
-_BEGIN, _END, _CAUSE, _BIND = b"B", b"E", b"C", b"T"
+_BEGIN, _END = b"B", b"E"
 _MESSAGE_BYTES: Final = 1000
-#: Limits per session: bytes of messages, each of which counts at least 100, and of output.
+#: Limits per session.
 MESSAGES_BYTES: Final = 4 << 20
 OUTPUT_BYTES: Final = 64 << 10
 
@@ -35,67 +35,51 @@ class DeviceLink:
         """Have the device log one execution and start its deadline."""
         self._request(_BEGIN, f"{deadline_sec:.6f} {key}")
 
-    def end_candidate(self) -> None:
-        self._request(_END)
+    def end_candidate(self, cause: str = "") -> None:
+        """Cancel the deadline; `cause` is why this process is about to exit."""
+        self._request(_END, cause)
 
-    def report_cause(self, text: str) -> None:
-        """Tell the device why this process is about to exit."""
-        self._request(_CAUSE, text)
-
-    def bind_threads(self) -> None:
-        """Have the device bind this process's threads to CPUs: the sandbox forbids it here."""
-        self._request(_BIND)
-
-    def _request(self, kind: bytes, text: str = "") -> None:
+    def _request(self, kind: bytes, text: str) -> None:
         self._end.send((kind + text.encode())[:_MESSAGE_BYTES])
-        if not self._end.recv(1):
-            os._exit(1)
+        self._end.recv(1)
 
 
 class SessionMonitor:
-    """The device's end. `violation` is how the session broke the protocol, `host_fault` what
-    the device could not do; after either, and at the end of messages, it `must_end`."""
+    """The device's end. `fault` is why the device must end the session, if anything; `cause` is
+    why the session says that it exits."""
 
     def __init__(self, log_path: Path | None, thread_cpus: Sequence[Collection[int]]) -> None:
-        self.cause = self.violation = self.host_fault = ""
-        self.must_end = False
-        self._end, self._session_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._end.setblocking(False)
-        output_fd, session_output_fd = os.pipe()
-        os.set_blocking(output_fd, False)
-        self._output, self._session_output = os.fdopen(output_fd, "rb", 0), os.fdopen(session_output_fd, "wb")
-        self._pid = 0
+        self.cause = self.fault = ""
+        self.is_host_fault = False
+        self.pid = 0  # of the session
         self._log_path, self._thread_cpus = log_path, thread_cpus
+        self._end, self._session_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._output, self._session_output = socket.socketpair()
         self._message_bytes = self._output_bytes = 0
 
     def enter_session(self) -> DeviceLink:
         """In the session's process: redirect its output to the device; return its link."""
         for number in (1, 2):
             os.dup2(self._session_output.fileno(), number)
-        for device_end in (self._end, self._output, self._session_output):
-            device_end.close()
+        for end in (self._end, self._output, self._session_output):
+            end.close()
         return DeviceLink(self._session_end)
-
-    def watch(self, pid: int) -> None:
-        """In the device: watch the session's process `pid`."""
-        self._pid = pid
-        self._session_end.close()
-        self._session_output.close()
 
     def descriptors(self) -> list[int]:
         """Return the descriptors to poll; pass those that are ready to `read_once`."""
-        return [self._end.fileno(), *([] if self._output.closed else [self._output.fileno()])]
+        return [end.fileno() for end in (self._end, self._output) if end.fileno() >= 0]
 
     def read_once(self, number: int) -> bool:
         """Read what a descriptor has now; return whether there may be more."""
         try:
-            return self._answer_message() if number == self._end.fileno() else self._log_output()
+            if number == self._output.fileno():
+                return self._log_output(self._output.recv(4096, socket.MSG_DONTWAIT))
+            self._answer_message(self._end.recv(_MESSAGE_BYTES, socket.MSG_DONTWAIT))
         except BlockingIOError:
             return False
         except (OSError, ValueError, OverflowError) as error:
-            self.violation = f"the session broke its protocol: {_escape(str(error))}"
-            self.must_end = True
-            return False
+            self.fault = self.fault or f"the session broke its protocol: {_escape(str(error))}"
+        return not self.fault
 
     def close(self) -> None:
         """Read what the ended session left; stop its deadline; close all descriptors."""
@@ -103,55 +87,44 @@ class SessionMonitor:
             while self.read_once(number):
                 pass
         signal.setitimer(signal.ITIMER_REAL, 0)
-        self._end.close()
-        self._output.close()
+        for end in (self._end, self._session_end, self._output, self._session_output):
+            end.close()
 
-    def _answer_message(self) -> bool:
-        message = self._end.recv(_MESSAGE_BYTES)
-        kind, text = message[:1], message[1:].decode(errors="replace")
-        self._message_bytes += max(len(message), 100)
-        if self._message_bytes > MESSAGES_BYTES:
-            raise ValueError(f"its messages have more than {MESSAGES_BYTES >> 20} MiB")
-        self.must_end = self.must_end or not message
-        if self.must_end:
-            return False
-        if kind == _BEGIN:
+    def _answer_message(self, message: bytes) -> None:
+        self._message_bytes += len(message)
+        if not message or self._message_bytes > MESSAGES_BYTES:
+            raise ValueError(f"it sent no messages or more than {MESSAGES_BYTES >> 20} MiB")
+        text = message[1:].decode(errors="replace")
+        if message.startswith(_BEGIN):
             seconds, _, key = text.partition(" ")
             self._log_execution(key)
+            bind_threads(self.pid, self._thread_cpus)  # the sandbox forbids it to the session
             signal.setitimer(signal.ITIMER_REAL, float(seconds))
-        elif kind == _END:
+        else:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        elif kind == _CAUSE:
             self.cause = " ".join(_escape(text).split())
-        elif kind == _BIND:
-            bind_threads(self._pid, self._thread_cpus)
-        self.must_end = bool(self.host_fault)
-        if not self.must_end:
-            with suppress(BlockingIOError, ConnectionError):  # it does not read, or has ended
-                self._end.send(kind)
-        return True
+        if not self.fault:
+            with suppress(ConnectionError, BlockingIOError):  # it has ended, or reads no answers
+                self._end.send(_END, socket.MSG_DONTWAIT)
 
     def _log_execution(self, key: str) -> None:
         """Append a line with the time, the key and the session's pid, before the candidate runs."""
         if self._log_path is not None:
             try:
                 with self._log_path.open("ab", buffering=0) as file:
-                    file.write(f"{time.time():.6f}\t{_escape(key)}\t{self._pid}\n".encode())
+                    file.write(f"{time.time():.6f}\t{_escape(key)}\t{self.pid}\n".encode())
             except OSError as error:
-                self.host_fault = f"the device's log cannot be written: {error}"
+                self.fault, self.is_host_fault = f"the device's log cannot be written: {error}", True
 
-    def _log_output(self) -> bool:
-        chunk = self._output.read(4096)
-        if chunk is None:
-            return False
+    def _log_output(self, chunk: bytes) -> bool:
         self._output_bytes += len(chunk)
         for line in chunk.decode(errors="replace").splitlines():
             log.warning("a session printed: %s", _escape(line))
-        if self._output_bytes > OUTPUT_BYTES:
-            log.warning("a session printed more than %d KiB; the rest is discarded", OUTPUT_BYTES >> 10)
-        if not chunk or self._output_bytes > OUTPUT_BYTES:
-            self._output.close()
-        return not self._output.closed
+        if chunk and self._output_bytes <= OUTPUT_BYTES:
+            return True
+        log.warning("a session printed more than %d KiB; the rest is discarded", OUTPUT_BYTES >> 10)
+        self._output.close()
+        return False
 
 
 def _escape(text: str) -> str:

@@ -1,11 +1,9 @@
 """Opens device sessions for a runner, which never gets the fleet's key; filters answers.
 
-A session runs untrusted native code, and TVM's client also executes requests of its peer:
-while it waits for an answer, it would obey ``InitServer`` and ``CallFunc``, or copy memory.
-So the runner, a child of the worker, connects to no device. It asks the worker, which
-authenticates to tracker and device. The worker then relays the session to a socket that it
-sends to the runner, and forwards only packets that answer a call. A runner without a seccomp
-filter connects to a loopback port of the worker instead, with a single-use ticket.
+A session runs untrusted native code, and TVM's client obeys requests of its peer, such as
+``CallFunc``, while it waits for an answer. So a runner asks its worker, which authenticates to
+tracker and device, sends the runner a socket, and forwards only packets that answer a call. A
+runner without a seccomp filter connects to a loopback port of the worker, with a ticket.
 """
 
 import gc
@@ -183,27 +181,18 @@ class GatewayClient:
 def _move_to_descriptor_zero(session_fd: int) -> None:
     """Make a session's socket descriptor 0, which TVM's client then uses (sandbox/seccomp.py).
     End this process if an earlier session still uses it."""
-    if session_fd == 0:  # it was free
-        return
     gc.collect()
-    if _is_zero_a_socket():
-        sys.exit("objects of the last device's session are still in use")
-    os.dup2(session_fd, 0, inheritable=False)
-    os.close(session_fd)
+    keep_descriptor_zero()
+    if session_fd != 0:
+        if stat.S_ISSOCK(os.fstat(0).st_mode):
+            sys.exit("objects of the last device's session are still in use")
+        os.dup2(session_fd, 0, inheritable=False)
+        os.close(session_fd)
 
 
-def _is_zero_a_socket() -> bool:
-    with suppress(OSError):  # it is closed
-        return stat.S_ISSOCK(os.fstat(0).st_mode)
-    return False
-
-
-def keep_descriptor_zero(has_no_session: bool = False) -> None:
-    """Open descriptor 0 if it is closed, so that no other file gets this number. Close the
-    socket there with `has_no_session`: TVM's client leaves it open if no session begins."""
-    null_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    if has_no_session and _is_zero_a_socket():
-        os.dup2(null_fd, 0, inheritable=False)
+def keep_descriptor_zero() -> None:
+    """Open descriptor 0 if it is closed, so that no other file gets this number."""
+    null_fd = os.open(os.devnull, os.O_RDONLY)
     if null_fd != 0:
         os.close(null_fd)
 

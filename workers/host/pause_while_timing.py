@@ -41,8 +41,9 @@ def _resume_in_slices(
     child: Child, cores: CoreLock, slice_sec: float, patience_sec: float, finished: threading.Event
 ) -> None:
     def stop_waiting() -> None:
-        message = "an import goes on while other processes time: %s held the cores for %g s"
-        log.warning(message, cores.describe_holder(), patience_sec)
+        log.warning(
+            "an import goes on after %g s though a process keeps the cores; see `lslocks`", patience_sec
+        )
         child.resume()
 
     try:

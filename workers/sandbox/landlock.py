@@ -30,7 +30,6 @@ RUN: Final = READ | EXECUTE
 MAKE: Final = MAKE_DIR | MAKE_REG | MAKE_SYM
 WRITE: Final = READ | WRITE_FILE | TRUNCATE | REFER | REMOVE_DIR | REMOVE_FILE | MAKE
 USE: Final = READ_FILE | WRITE_FILE | IOCTL  # a device file
-APPEND: Final = READ_FILE | WRITE_FILE
 _OF_FILES: Final = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL
 # File rights that each version of Landlock knows.
 _KNOWN: Final = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}

@@ -173,6 +173,7 @@ class Child:
     def receive_answer(self) -> bool:
         """Send and receive without waiting; return True once the call has its answer. Raises
         ChildCrashed if the process died, or was killed for sending an invalid frame."""
+        self._check_disk_use()
         while self._reply is None:
             try:
                 frame = self._open_channel.receive_frame()
@@ -183,7 +184,6 @@ class Child:
                     f"sent more than {frame_channel.FRAME_LIMIT_BYTES >> 20} MiB at once"
                 ) from None
             if frame is None:
-                self._check_disk_use()
                 return False
             if frame.head == READY and not self.ready:
                 self.ready, self.sandbox = True, frame.body.decode(errors="replace")
@@ -201,8 +201,6 @@ class Child:
         self._busy = False
         if self._max_calls is not None and self._calls >= self._max_calls:
             self.kill()
-        elif self._log is not None:
-            self._log.trim()
         if reply.head == ERROR:
             error = errors.unpack_error(reply.body)
             if isinstance(error, CodeReplaced):

@@ -50,11 +50,11 @@ _SLICE_TIMES: Final = TypeAdapter(SliceTimes)
 _BROKEN: Final = (RuntimeError, AttributeError)
 # Also errors of reading an invalid answer.
 _UNREADABLE: Final = (*_BROKEN, KeyError, TypeError, ValueError)
-# Meanings of CUDA's errors, which tell whether the candidate or the GPU is at fault. TVM
-# raises three forms: `CUDA Runtime Error: cudaErrorX (n): text` (any call of the runtime,
-# and errors of earlier kernels), `CUDALaunch Error: CUDA_ERROR_X` with the grid and perhaps
-# the kernel's source, and `cuModuleLoadData(...) failed with error: CUDA_ERROR_X`.
-GPU_FAILED: Final = "the GPU or its driver failed"  # not the candidate's fault
+# Meanings of CUDA's errors. Only the device says that its GPU is at fault: a candidate can name
+# any error. TVM raises `CUDA Runtime Error: cudaErrorX (n): text` (any call of the runtime, and
+# errors of earlier kernels), `CUDALaunch Error: CUDA_ERROR_X` with the grid and perhaps the
+# kernel's source, and `cuModuleLoadData(...) failed with error: CUDA_ERROR_X`.
+GPU_FAILED: Final = "the GPU or its driver failed"
 TOO_SLOW: Final = "the driver ended its kernel, which took too long"
 _TOO_LARGE: Final = "the GPU refuses the launch: too many threads, registers or bytes of shared memory"
 # Names of the driver's errors (CUDA_ERROR_LAUNCH_FAILED) and the runtime's (cudaErrorAssert).
@@ -256,8 +256,6 @@ class RemoteDevice:
                 return _device_lost_error(text)
             if (words := explain_cuda_error(text)) is not None:
                 message = f"{words}: {remove_kernel_source(text)}"
-                if words == GPU_FAILED:
-                    return _device_lost_error(message)
                 return CandidateTimeout(message) if words == TOO_SLOW else CandidateFailed(message)
             if death is None:
                 return CandidateFailed(text)
@@ -349,7 +347,7 @@ def connect(tracker: Address, key: str, wait_sec: float, like: DeviceClass | Non
             return _open(session_offer)
         except _BROKEN as error:
             text = str(error)
-        keep_descriptor_zero(has_no_session=True)
+        keep_descriptor_zero()
         _, marker, reason = text.partition(NO_SESSION)
         if marker or time.monotonic() > deadline_sec:
             raise _device_lost_error(reason.strip() or text)
@@ -360,7 +358,12 @@ def connect(tracker: Address, key: str, wait_sec: float, like: DeviceClass | Non
 def _open(session_offer: OpenSession) -> rpc.RPCSession:
     """Open a session and check that its device has the fleet's key. Raises Unavailable if it
     has not, RuntimeError or AttributeError if the session breaks."""
-    session = rpc.connect("127.0.0.1", session_offer.port, session_offer.ticket)
+    try:
+        session = rpc.connect("127.0.0.1", session_offer.port, session_offer.ticket)
+    except RuntimeError:
+        with suppress(OSError):  # TVM's client closed it
+            os.close(0)
+        raise
     if session_offer.keys:
         challenge = secrets.token_hex(16)
         proof = str(session.get_function("mallorn.prove")(challenge))

@@ -78,10 +78,12 @@ def test_a_quota_is_said_that_pays_for_fewer_cores_than_there_are(
 class Tracker:
     """What a device told its tracker of itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, identity: Identity) -> None:
+        self.identity = identity
         self.told: list[Identity] = []
 
     def update_description(self, identity: Identity) -> None:
+        self.identity = identity
         self.told.append(identity)
 
 
@@ -90,9 +92,10 @@ def test_a_device_whose_host_goes_slower_is_of_another_class_from_its_next_sessi
 ) -> None:
     host(NORMAL)
     whole: Any = {"name": "d", "target": '{"kind":"llvm","num-cores":2}', "accelerator": ""}
-    identity, tracker = detect_host.refresh_host_facts(whole), Tracker()
+    identity = detect_host.refresh_host_facts(whole)
+    tracker = Tracker(identity)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = DeviceServer(tracker, listener, identity, tmp_path, None, "require", lambda: listener)  # type: ignore[arg-type]
+        server = DeviceServer(tracker, listener, tmp_path, None, "require", lambda: listener)  # type: ignore[arg-type]
         server._announce_host_changes()
         assert tracker.told == []
         host({"cpufreq/scaling_governor": "performance\n", "power/BAT0/status": "Discharging\n"})

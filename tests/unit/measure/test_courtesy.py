@@ -1,6 +1,5 @@
 """A child that gives way never computes while somebody times, and always goes on afterwards."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -83,8 +82,7 @@ def test_a_user_who_keeps_the_lock_holds_up_no_import_for_ever(
     assert other.lock_exclusively(0)
     with paused_while_timing(child, CoreLock(path), slice_sec=0.01, patience_sec=0.05):
         wait_for(lambda: child.runs and caplog.text, "the child to go on")
-        assert f"process {os.getpid()} (" in caplog.text
-        assert "held the cores for 0.05 s" in caplog.text
+        assert "goes on after 0.05 s though a process keeps the cores" in caplog.text
         before = child.turns
         other.unlock()
         wait_for(lambda: child.turns > before, "its next slice")

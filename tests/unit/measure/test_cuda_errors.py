@@ -1,12 +1,14 @@
 """An error of CUDA is its candidate's own failure, unless the GPU itself failed; the job goes on."""
 
+from collections.abc import Callable
+
 import pytest
 from tvm.error import RPCError
 
 from mallorn.core.outcomes import Outcome
 from mallorn.workers.device.rpc_handshake import DEATH_NOTICE
 from mallorn.workers.tvm.remote_device import GPU_FAILED, TOO_SLOW, explain_cuda_error, remove_kernel_source
-from tests.fixtures.faulty_device import FaultyDevice, FaultySession, offering
+from tests.fixtures.faulty_device import FaultyDevice, FaultySession, offering, raises
 from tests.unit.measure.test_faulty_device import timing_with, tried
 
 # Of TVM 0.27: TVM_FFI_CHECK_CUDA_ERROR, CUDA_DRIVER_CALL and CUDAWrappedFunc in its sources.
@@ -54,11 +56,11 @@ def test_a_message_is_without_the_source_of_the_kernel() -> None:
     assert remove_kernel_source(CANDIDATES[5]).endswith("block=(2048,1,1)")
 
 
-def sticky(text: str) -> FaultyDevice:
+def sticky(text: str, last_words: str = f"{DEATH_NOTICE} killed by SIGABRT") -> FaultyDevice:
     """A session that tells its error and is gone: TVM aborts it where it cannot free its memory."""
 
     def fail(session: FaultySession) -> None:
-        session.dead, session.last_words = True, f"{DEATH_NOTICE} killed by SIGABRT"
+        session.dead, session.last_words = True, last_words
         raise RPCError(f"Error caught from RPC call:\n{text}")
 
     return FaultyDevice("mallorn.time_slices", fail)
@@ -85,9 +87,23 @@ def test_a_kernel_that_the_driver_ends_was_too_slow(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", DEVICES)
-def test_a_gpu_that_fails_is_not_its_candidate_s_fault(text: str) -> None:
-    with offering(sticky(text)) as runner:
+def test_a_gpu_that_its_device_calls_failed_is_not_its_candidate_s_fault(text: str) -> None:
+    with offering(sticky(text, last_words=text)) as runner:
         assert tried(timing_with(runner, "racing")) is None, "the round goes back"
+
+
+@pytest.mark.parametrize("text", DEVICES)
+@pytest.mark.parametrize(
+    "fault", [sticky, lambda text: FaultyDevice("mallorn.time_slices", raises(RPCError(text)))]
+)
+def test_a_candidate_that_names_a_failed_gpu_has_failed_itself(
+    text: str, fault: Callable[[str], FaultyDevice]
+) -> None:
+    """Its session lives on, or the device found no fault of the GPU when it ended."""
+    with offering(fault(text)) as runner:
+        trial = tried(timing_with(runner, "racing"))
+    assert trial is not None
+    assert trial.outcome is Outcome.RUN_ERROR
 
 
 def test_arguments_that_do_not_fit_into_memory_are_the_candidate_s_own_failure() -> None:
