@@ -41,11 +41,7 @@ from mallorn.services.coordinator.web.caller_dependencies import get_caller
 from mallorn.services.coordinator.web.cross_site import CrossSiteMiddleware
 from mallorn.services.coordinator.web.error_responses import ErrorBody
 from mallorn.services.coordinator.web.forwarded_headers import ProxyPrefix, RequestIds
-from mallorn.services.coordinator.web.request_limits import (
-    CallerBeforeBody,
-    RequestLimits,
-    StreamAdmission,
-)
+from mallorn.services.coordinator.web.request_limits import CallerBeforeBody, RequestLimits, StreamAdmission
 from mallorn.services.coordinator.web.response_types import Document, Responses, add_examples
 from mallorn.services.dashboard.static_pages import add_page
 
@@ -111,7 +107,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.parts = parts
     app.state.provider = provider
     error_responses.install(app)
-    app.add_middleware(CallerBeforeBody, parts=parts)  # the first one added is the innermost
+    app.add_middleware(CallerBeforeBody)  # the first one added is the innermost
     app.add_middleware(ProxyPrefix)
     app.add_middleware(StreamAdmission, parts=parts)
     app.add_middleware(JobLogMiddleware)

@@ -77,9 +77,10 @@ class AppContext:
     door: Authenticator
     rates: RateLimit
     arriving: ArrivingBytes
-    few: FewAtOnce  # limits concurrent slow requests
+    uploads: FewAtOnce
     pulse: EventPoller
-    stopping: Event = field(default_factory=Event)  # set at shutdown: event streams end
+    stopping: Event  # set at shutdown: event streams end
+    few: FewAtOnce = field(default_factory=FewAtOnce)  # limits concurrent slow requests
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
@@ -87,12 +88,11 @@ class AppContext:
         patient = Database(settings.database_url, answer_sec=PATIENT_SEC)
         store, waker = Store(settings.artifacts), Waker(settings.redis_url)
         door, rates = Authenticator(settings, database), RateLimit(settings.quota_requests)
-        arriving = ArrivingBytes(settings.quota_model_bytes, settings.quota_uploads)
+        arriving = ArrivingBytes(settings.quota_model_bytes)
+        uploads = FewAtOnce(settings.quota_uploads, "running uploads")
         stopping = Event()
         pulse = EventPoller(database, stopping)
-        return cls(
-            settings, database, patient, store, waker, door, rates, arriving, FewAtOnce(), pulse, stopping
-        )
+        return cls(settings, database, patient, store, waker, door, rates, arriving, uploads, pulse, stopping)
 
     def close(self) -> None:
         self.waker.close()

@@ -61,13 +61,8 @@ def authenticate_request(parts: AppContext, request: Request) -> Caller:
 def get_caller(request: Request, parts: PartsDep, _described: Presented) -> Caller:
     """Admit the caller. Raises Forbidden without a scope, or what `authenticate_request` does."""
     caller = authenticate_request(parts, request)
-    check_scopes(caller, request)
-    return caller
-
-
-def check_scopes(caller: Caller, request: Request) -> None:
-    """Raise Forbidden unless the caller has one of the scopes that the matched route needs."""
     caller.require_any_scope(tuple(map(Scope, request.scope["route"].openapi_extra[SCOPES])))
+    return caller
 
 
 CallerDep = Annotated[Caller, Depends(get_caller)]

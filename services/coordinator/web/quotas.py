@@ -41,24 +41,19 @@ def check_storage(session: Session, settings: Settings, owner: str) -> None:
 
 
 class ArrivingBytes:
-    """Counts each owner's running uploads and their bytes, and limits them by quotas.
+    """Counts the bytes of each owner's running uploads, and limits them by the quota.
 
     They are counted apart from stored models, so that a stored model can be uploaded again.
     """
 
-    def __init__(self, most_bytes: int, most_uploads: int) -> None:
+    def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
-        self._most_uploads = most_uploads
         self._lock = Lock()
         self._arriving: Counter[str] = Counter()
-        self._uploads: Counter[str] = Counter()
 
     @contextmanager
     def track_upload(self, owner: str) -> Iterator[Callable[[int], None]]:
-        """Yield a function to report the upload's current size, which may raise TooMany.
-
-        Raises TooMany if the owner has too many running uploads.
-        """
+        """Yield a function to report the upload's current size, which may raise TooMany."""
         counted_bytes = 0
 
         def report_size(size_bytes: int) -> None:
@@ -69,41 +64,36 @@ class ArrivingBytes:
                 self._arriving[owner] += new_bytes
             counted_bytes += new_bytes
 
-        with self._lock:
-            if self._most_uploads and self._uploads[owner] >= self._most_uploads:
-                message = f"{owner} already has {self._most_uploads:,} running uploads"
-                raise TooMany(message, hint="retry when one is complete", retry_sec=AGAIN_SEC)
-            self._uploads[owner] += 1
         try:
             yield report_size
         finally:
             with self._lock:
                 self._arriving[owner] -= counted_bytes
-                self._uploads[owner] -= 1
                 self._arriving += Counter()  # drops owners with a count of 0
-                self._uploads += Counter()
 
 
 class FewAtOnce:
-    """Limits the concurrent slow requests of each owner."""
+    """Limits the concurrent requests of one kind by each owner or key; no limit if `most` is 0."""
 
-    def __init__(self) -> None:
-        self._running: Counter[str] = Counter()
+    def __init__(self, most: int = MOST_AT_ONCE, kind: str = "slow requests") -> None:
+        self._most = most
+        self._kind = kind
+        self._running: Counter[tuple[str, str]] = Counter()
         self._lock = Lock()
 
     @contextmanager
-    def hold_request_slot(self, owner: str) -> Iterator[None]:
-        """Count a slow request until the block ends. Raises TooMany above MOST_AT_ONCE."""
+    def hold_request_slot(self, owner: str, key_id: str = "") -> Iterator[None]:
+        """Count a request until the block ends. Raises TooMany above the limit."""
         with self._lock:
-            if self._running[owner] >= MOST_AT_ONCE:
-                message = f"{owner} already waits for {MOST_AT_ONCE} slow requests"
-                raise TooMany(message, hint="retry in a second", retry_sec=1)
-            self._running[owner] += 1
+            if self._most and self._running[owner, key_id] >= self._most:
+                message = f"{owner} already has {self._most:,} {self._kind}"
+                raise TooMany(message, hint="retry when one has ended", retry_sec=1)
+            self._running[owner, key_id] += 1
         try:
             yield
         finally:
             with self._lock:
-                self._running[owner] -= 1
+                self._running[owner, key_id] -= 1
                 self._running += Counter()
 
 

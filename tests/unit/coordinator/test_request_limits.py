@@ -212,7 +212,7 @@ def test_the_document_of_the_api_is_encoded_once(
 def test_an_owner_has_a_few_dear_answers_at_a_time(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quotas, "MOST_AT_ONCE", 1)
+    monkeypatch.setattr(coordinator.parts.few, "_most", 1)
     with coordinator.parts.few.hold_request_slot("local"):
         for path in ("/dataset/stats", "/jobs/nope/report"):
             answer = coordinator.http.get(path)
@@ -232,7 +232,7 @@ def test_few_at_once_counts_each_owner() -> None:
     holders = [Thread(target=hold) for _ in range(quotas.MOST_AT_ONCE)]
     for holder in holders:
         holder.start()
-    wait_for(lambda: few._running["ada"] == quotas.MOST_AT_ONCE, "all to have come")
+    wait_for(lambda: few._running["ada", ""] == quotas.MOST_AT_ONCE, "all to have come")
     with pytest.raises(TooMany), few.hold_request_slot("ada"):
         pass
     with few.hold_request_slot("bob"):
