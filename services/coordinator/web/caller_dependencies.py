@@ -10,6 +10,7 @@ from fastapi.security.utils import get_authorization_scheme_param
 
 from mallorn.core.api_keys import Scope
 from mallorn.core.errors import NotFound
+from mallorn.core.values.access_control import ApiKey
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.services.coordinator.web.app_context import AppContext, PartsDep
 from mallorn.services.coordinator.web.authenticator import SCOPES, Caller, CredentialRefused, Credentials
@@ -18,6 +19,7 @@ COOKIE: Final = "mallorn_session"
 #: Header with the secret that only the page which began the session has: other ports get its cookie, too.
 PAGE_HEADER: Final = "X-Mallorn-Session"
 PEER: Final = "peer"  # key in a request's state for the connection's LocalPeer
+ADDITION: Final = "audit_addition"  # key in a request's state for the subject, detail and key of its entry
 _bearer = HTTPBearer(
     auto_error=False, description="An API key. Until one exists, the user who runs the service needs none."
 )
@@ -41,6 +43,16 @@ def read_credentials(request: Request) -> Credentials:
     )
 
 
+def add_to_audit_entry(request: Request, owner: str, detail: str, key_id: str = "") -> None:
+    """Add a credential's owner to the request's audit entry, so that the owner sees the entry."""
+    setattr(request.state, ADDITION, (owner, detail, key_id))
+
+
+def add_key_to_audit_entry(request: Request, key: ApiKey) -> None:
+    """Add the changed key to the request's audit entry."""
+    add_to_audit_entry(request, key.owner, f"key {key.id}, which may {', '.join(key.scopes)}")
+
+
 def authenticate_request(parts: AppContext, request: Request) -> Caller:
     """Authenticate the caller of a request, and count the request once for the rate limit.
 
@@ -51,7 +63,8 @@ def authenticate_request(parts: AppContext, request: Request) -> Caller:
         try:
             caller = parts.door.authenticate(read_credentials(request))
         except CredentialRefused as error:
-            request.state.refused = error
+            detail = error.message.removeprefix(f"{error.owner} ")  # the name may be erased later
+            add_to_audit_entry(request, error.owner, detail, error.key_id)
             raise
         parts.rates.count_request((caller.owner, caller.key_id), caller.owner)
         request.state.caller = caller
