@@ -103,8 +103,7 @@ BEGINS: Final = {
 
 
 def apply_owner_action(database: Database, action: OwnerAction, owner: str) -> OwnerStatus:
-    """Sign out, ban, readmit or erase an owner, in several transactions; return its
-    status."""
+    """Sign out, ban, readmit or erase an owner, in several transactions; return its status."""
     with database.transaction() as session:
         BEGINS[action](Owners(session), owner)
         query = select(BannedOwner.at).where(BannedOwner.owner_digest == hash_secret(owner))
@@ -126,8 +125,7 @@ def _repeat_until_done(database: Database, step: Callable[[Owners], bool]) -> No
 
 class Usage(Repository):
     def lock_owner_usage(self, owner: str) -> None:
-        """Lock an owner's usage until the transaction ends, so that no other request counts
-        it."""
+        """Lock an owner's usage until the transaction ends; no other request counts it."""
         super().lock_name(f"usage of {owner}")
 
     def count_active_jobs(self, owner: str) -> int:
@@ -187,8 +185,7 @@ class ApiKeys(Repository):
         return NewApiKey.from_row(row, key=key)
 
     def find_by_digest(self, digest: str) -> ApiKey | None:
-        """Return the key, valid or not, whose secret has this digest; None if there is
-        none.
+        """Return the key, valid or not, whose secret has this digest; None if there is none.
 
         After a rotation, the old secret still counts until its grace period ends.
         """

@@ -112,7 +112,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(StreamAdmission, parts=parts)
     app.add_middleware(JobLogMiddleware)
     app.add_middleware(AuditMiddleware, database=parts.database)
-    app.add_middleware(RequestLimits, parts=parts)
+    app.add_middleware(RequestLimits)
     app.add_middleware(CrossSiteMiddleware, door=parts.door)
     # These routes require a caller; new routes go here, so that none is public.
     api = APIRouter(dependencies=[Depends(get_caller)], responses=FAILURES)

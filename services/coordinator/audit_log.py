@@ -5,18 +5,18 @@ import re
 from http import HTTPStatus
 from typing import Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mallorn.core.errors import MallornError
 from mallorn.core.log_setup import log_context
-from mallorn.core.values.access_control import AuditEntry
+from mallorn.core.values.access_control import ApiKey, AuditEntry
 from mallorn.db.repositories.access_control import Audit, NewAuditEntry
 from mallorn.db.session import Database
 from mallorn.services.coordinator.web.app_context import PartsDep
 from mallorn.services.coordinator.web.authenticator import SAFE_METHODS, Caller
-from mallorn.services.coordinator.web.caller_dependencies import ADDITION, CallerDep
+from mallorn.services.coordinator.web.caller_dependencies import ADDITION, CallerDep, add_to_audit_entry
 from mallorn.services.coordinator.web.forwarded_headers import HttpMiddleware
 from mallorn.services.coordinator.web.quotas import RateLimit
 from mallorn.services.coordinator.web.response_types import CursorQuery, LimitQuery, PageOut
@@ -25,6 +25,11 @@ log = logging.getLogger(__name__)
 MOST_CHARS: Final = 200
 router = APIRouter(prefix="/audit", tags=["keys"])
 JOB: Final = re.compile(r"/jobs/(?P<job>[0-9a-f]+)(/|$)")
+
+
+def add_key_to_audit_entry(request: Request, key: ApiKey) -> None:
+    """Add the changed key to the request's audit entry."""
+    add_to_audit_entry(request, key.owner, f"key {key.id}, which may {', '.join(key.scopes)}")
 
 
 #: Entries of one key and one detail in a minute, by whether requests were refused; more are only logged.

@@ -1,6 +1,5 @@
 """Routes for models, which are uploaded whole or, to resume after a break, in parts."""
 
-import re
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from http import HTTPStatus
@@ -30,7 +29,6 @@ IndexPath = Annotated[int, Path(ge=0, lt=10_000, description="Position of the pa
 T = TypeVar("T")
 NameQuery = Annotated[str, Query(max_length=200, description="Display name of the model.")]
 WRITE_BYTES: Final = 1 << 20
-ANNOUNCED: Final = re.compile(r"[0-9]{1,18}")
 FORMS: Final = ("multipart/", "application/x-www-form-urlencoded")
 BODY: Final = {"required": True, "content": {"application/octet-stream": {"schema": BYTES}}}
 
@@ -52,10 +50,9 @@ async def _receive_bytes(
     if request.headers.get("content-type", "").startswith(FORMS):  # a form is not a model
         message = "send the model's bytes as the whole body, not as a form"
         raise InvalidRequest(message, hint="curl -T model.onnx URL")
-    announced = request.headers.get("content-length", "")
-    announced_bytes = int(announced) if ANNOUNCED.fullmatch(announced) else 0
+    announced_bytes = int(request.headers.get("content-length", 0))
     upload.check_size(announced_bytes)
-    with parts.uploads.hold_request_slot(owner), parts.arriving.track_upload(owner) as grow:
+    with parts.uploads.hold_request_slot(owner), parts.arriving.track_request(owner) as grow:
         grow(announced_bytes)
         await run_in_threadpool(upload.__enter__)
         try:  # an empty, too large or incomplete upload is removed
@@ -173,7 +170,7 @@ def complete_upload(
     upload = parts.store.upload(parts.settings.max_model_bytes)
     upload.check_size(sum(sizes.values()))
     slot = parts.uploads.hold_request_slot(owner)
-    with slot, parts.arriving.track_upload(owner) as grow, upload:
+    with slot, parts.arriving.track_request(owner) as grow, upload:
         grow(sum(sizes.values()))
         for index in range(len(sizes)):
             for chunk in parts.store.chunks(f"{uri}/{index}"):

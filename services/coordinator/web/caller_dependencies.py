@@ -10,7 +10,6 @@ from fastapi.security.utils import get_authorization_scheme_param
 
 from mallorn.core.api_keys import Scope
 from mallorn.core.errors import NotFound
-from mallorn.core.values.access_control import ApiKey
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.services.coordinator.web.app_context import AppContext, PartsDep
 from mallorn.services.coordinator.web.authenticator import SCOPES, Caller, CredentialRefused, Credentials
@@ -46,11 +45,6 @@ def read_credentials(request: Request) -> Credentials:
 def add_to_audit_entry(request: Request, owner: str, detail: str, key_id: str = "") -> None:
     """Add a credential's owner to the request's audit entry, so that the owner sees the entry."""
     setattr(request.state, ADDITION, (owner, detail, key_id))
-
-
-def add_key_to_audit_entry(request: Request, key: ApiKey) -> None:
-    """Add the changed key to the request's audit entry."""
-    add_to_audit_entry(request, key.owner, f"key {key.id}, which may {', '.join(key.scopes)}")
 
 
 def authenticate_request(parts: AppContext, request: Request) -> Caller:

@@ -15,7 +15,8 @@ from mallorn.core.settings import Settings
 from mallorn.db.repositories.access_control import Usage
 
 AGAIN_SEC: Final = 60
-MOST_AT_ONCE: Final = 4  # of the 40 threads that serve all requests
+MOST_AT_ONCE: Final = 4  # slow requests of an owner, of the 40 threads that serve all requests
+REMOVE_MODELS: Final = "mallorn models rm MODEL"
 
 
 def check_work_quotas(session: Session, settings: Settings, owner: str) -> None:
@@ -37,70 +38,52 @@ def check_work_quotas(session: Session, settings: Settings, owner: str) -> None:
 
 def check_storage(session: Session, settings: Settings, owner: str) -> None:
     """Raise TooMany if the owner's models, including uncommitted ones, exceed the quota."""
-    _check_bytes(owner, settings.quota_model_bytes, Usage(session).model_bytes(owner))
+    quota, total = settings.quota_model_bytes, Usage(session).model_bytes(owner)
+    if quota and total > quota:
+        message = f"{owner} may have {quota:,} bytes of models, not {total:,}"
+        raise TooMany(message, hint=REMOVE_MODELS, retry_sec=AGAIN_SEC)
 
 
-class ArrivingBytes:
-    """Counts the bytes of each owner's running uploads, and limits them by the quota.
+class ConcurrentLimit:
+    """Limits an amount, summed over the running requests of each owner or key; 0: no limit."""
 
-    They are counted apart from stored models, so that a stored model can be uploaded again.
-    """
-
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, most: int, noun: str, hint: str = "retry in a second", retry_sec: int = 1) -> None:
+        self._most = most
+        self._noun = noun
+        self._hint = hint
+        self._retry_sec = retry_sec
         self._lock = Lock()
-        self._arriving: Counter[str] = Counter()
+        self._totals: Counter[tuple[str, str]] = Counter()
 
     @contextmanager
-    def track_upload(self, owner: str) -> Iterator[Callable[[int], None]]:
-        """Yield a function to report the upload's current size, which may raise TooMany."""
-        counted_bytes = 0
+    def track_request(self, owner: str, key_id: str = "") -> Iterator[Callable[[int], None]]:
+        """Yield a function that raises the request's amount. It raises TooMany above the limit."""
+        own_amount = 0
 
-        def report_size(size_bytes: int) -> None:
-            nonlocal counted_bytes
-            new_bytes = max(0, size_bytes - counted_bytes)
+        def raise_amount(amount: int) -> None:
+            nonlocal own_amount
+            added_amount = max(0, amount - own_amount)
             with self._lock:
-                _check_bytes(owner, self._most_bytes, self._arriving[owner] + new_bytes)
-                self._arriving[owner] += new_bytes
-            counted_bytes += new_bytes
+                total = self._totals[owner, key_id] + added_amount
+                if self._most and total > self._most:
+                    message = f"{owner} may have {self._most:,} {self._noun}, not {total:,}"
+                    raise TooMany(message, hint=self._hint, retry_sec=self._retry_sec)
+                self._totals[owner, key_id] = total
+            own_amount += added_amount
 
         try:
-            yield report_size
+            yield raise_amount
         finally:
             with self._lock:
-                self._arriving[owner] -= counted_bytes
-                self._arriving += Counter()  # drops owners with a count of 0
-
-
-class FewAtOnce:
-    """Limits the concurrent requests of one kind by each owner or key; no limit if `most` is 0."""
-
-    def __init__(self, most: int = MOST_AT_ONCE, kind: str = "slow requests") -> None:
-        self._most = most
-        self._kind = kind
-        self._running: Counter[tuple[str, str]] = Counter()
-        self._lock = Lock()
+                self._totals[owner, key_id] -= own_amount
+                self._totals += Counter()  # drops owners with a total of 0
 
     @contextmanager
     def hold_request_slot(self, owner: str, key_id: str = "") -> Iterator[None]:
-        """Count a request until the block ends. Raises TooMany above the limit."""
-        with self._lock:
-            if self._most and self._running[owner, key_id] >= self._most:
-                message = f"{owner} already has {self._most:,} {self._kind}"
-                raise TooMany(message, hint="retry when one has ended", retry_sec=1)
-            self._running[owner, key_id] += 1
-        try:
+        """Count a request as 1 until the block ends. Raises TooMany above the limit."""
+        with self.track_request(owner, key_id) as raise_amount:
+            raise_amount(1)
             yield
-        finally:
-            with self._lock:
-                self._running[owner, key_id] -= 1
-                self._running += Counter()
-
-
-def _check_bytes(owner: str, quota: int, total: int) -> None:
-    if quota and total > quota:
-        message = f"{owner} may store {quota:,} bytes of models, not {total:,}"
-        raise TooMany(message, hint="mallorn models rm MODEL", retry_sec=AGAIN_SEC)
 
 
 # Above this number the least recently used bucket is dropped, as addresses are unlimited.

@@ -26,7 +26,7 @@ from mallorn.services.coordinator.web.authenticator import SCOPES
 from mallorn.services.coordinator.web.caller_dependencies import authenticate_request, get_caller
 from mallorn.services.coordinator.web.error_responses import BodyRefused, error_response
 from mallorn.services.coordinator.web.forwarded_headers import HttpMiddleware
-from mallorn.services.coordinator.web.quotas import FewAtOnce
+from mallorn.services.coordinator.web.quotas import ConcurrentLimit
 
 LONGEST_ADDRESS: Final = 16 * 1024  # bytes
 LARGEST_HEADERS: Final = 32 * 1024
@@ -42,10 +42,6 @@ LARGEST_LOGIN: Final = 1 << 11
 
 
 class RequestLimits(HttpMiddleware):
-    def __init__(self, app: ASGIApp, parts: AppContext) -> None:
-        super().__init__(app)
-        self._parts = parts
-
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Remove other apps' cookies, and escapes, which Python < 3.11.10 parses very slowly.
         scope["headers"] = [
@@ -54,7 +50,7 @@ class RequestLimits(HttpMiddleware):
             else (name, value)
             for name, value in scope["headers"]
         ]
-        body, app = _LimitedBody(scope, receive, send, self._parts), self._app
+        body, app = _LimitedBody(scope, receive, send), self._app
         try:
             if len(scope["raw_path"]) + len(scope["query_string"]) > LONGEST_ADDRESS:
                 raise HeadTooLarge(f"the URL exceeds {LONGEST_ADDRESS:,} bytes", hint="shorten the query")
@@ -68,10 +64,10 @@ class RequestLimits(HttpMiddleware):
 
 
 class _LimitedBody:
-    def __init__(self, scope: Scope, receive: Receive, send: Send, parts: AppContext) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._scope = scope
         self._receive = receive
         self._send = send
-        self._parts = parts
         method, path = scope["method"], scope["path"]
         is_upload = (method, path) == UPLOAD or (method == "PUT" and path.startswith(PARTS))
         largest = LARGEST_LOGIN if (method, path) == LOGIN else LARGEST_BODY
@@ -119,7 +115,8 @@ class _LimitedBody:
             raise TooLarge(f"the body is larger than {self._limit_bytes:,} bytes", hint="see /docs")
 
     async def _receive_in_time(self) -> Message:
-        limit_sec = self._parts.settings.client_wait_sec + self._received_bytes / SLOWEST_BYTES_PER_SEC
+        wait_sec = get_parts(Request(self._scope)).settings.client_wait_sec
+        limit_sec = wait_sec + self._received_bytes / SLOWEST_BYTES_PER_SEC
         began_sec = time.monotonic()
         with anyio.move_on_after(max(0.0, limit_sec - self._waited_sec)):
             message = await self._receive()
@@ -168,7 +165,7 @@ class StreamAdmission(HttpMiddleware):
         super().__init__(app)
         self._parts = parts
         self._slots = Semaphore(AT_ONCE)
-        self._streams = FewAtOnce(parts.settings.quota_streams, "event streams")
+        self._streams = ConcurrentLimit(parts.settings.quota_streams, "event streams")
         self._waiting = 0
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -94,7 +94,7 @@ def test_all_are_served_a_few_at_a_time_while_streams_go_on() -> None:
     anyio.run(come, app, 500)
     assert app.told == []
     assert app.served == 500
-    assert app.most == module.AT_ONCE
+    assert 1 < app.most <= module.AT_ONCE
 
 
 def test_too_many_are_told_when_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_a_key_follows_a_limited_number_of_streams() -> None:
         assert (app.served, len(app.told), app.statuses) == (20, 30, {429})
         await come(app, 20)
         assert app.served == 40, "streams that ended count no more"
-        assert app.admission._streams._running == {}
+        assert app.admission._streams._totals == {}
 
     anyio.run(twice)
 

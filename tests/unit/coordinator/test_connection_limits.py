@@ -192,7 +192,7 @@ def test_a_response_is_sent_in_pieces_of_which_the_server_buffers_one(
     async def collect(message: Any) -> None:
         pieces.append(message)
 
-    anyio.run(RequestLimits(app, None), scope, None, collect)  # type: ignore[arg-type]
+    anyio.run(RequestLimits(app), scope, None, collect)  # type: ignore[arg-type]
     assert b"".join(piece["body"] for piece in pieces) == content
     assert all(len(piece["body"]) <= PIECE_BYTES for piece in pieces)
     *others, last = [piece["more_body"] for piece in pieces]

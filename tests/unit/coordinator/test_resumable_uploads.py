@@ -190,7 +190,7 @@ def test_bytes_count_against_the_quota_while_parts_are_joined(start: Start) -> N
     path = f"/uploads/{hashlib.sha256(content).hexdigest()}"
     assert limited.http.put(f"{path}/parts/0", content=content[:PART]).status_code == 204
     assert limited.http.put(f"{path}/parts/1", content=content[PART:]).status_code == 204
-    with limited.parts.arriving.track_upload("local") as grow:
+    with limited.parts.arriving.track_request("local") as grow:
         grow(PART)
         assert limited.http.post(f"{path}/complete").status_code == 429
     assert limited.http.post(f"{path}/complete").status_code == 200
