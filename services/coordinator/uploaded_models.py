@@ -169,8 +169,7 @@ def complete_upload(
         raise Conflict("the upload lacks parts", hint=f"GET /uploads/{digest} names those that it has")
     upload = parts.store.upload(parts.settings.max_model_bytes)
     upload.check_size(sum(sizes.values()))
-    slot = parts.uploads.hold_request_slot(owner)
-    with slot, parts.arriving.track_request(owner) as grow, upload:
+    with parts.uploads.hold_request_slot(owner), parts.arriving.track_request(owner) as grow, upload:
         grow(sum(sizes.values()))
         for index in range(len(sizes)):
             for chunk in parts.store.chunks(f"{uri}/{index}"):
