@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
@@ -103,8 +103,7 @@ BEGINS: Final = {
 
 
 def apply_owner_action(database: Database, action: OwnerAction, owner: str) -> OwnerStatus:
-    """Sign out, ban, readmit or erase an owner, in several transactions; return its
-    status."""
+    """Sign out, ban, readmit or erase an owner, in several transactions; return its status."""
     with database.transaction() as session:
         BEGINS[action](Owners(session), owner)
         query = select(BannedOwner.at).where(BannedOwner.owner_digest == hash_secret(owner))
@@ -126,8 +125,7 @@ def _repeat_until_done(database: Database, step: Callable[[Owners], bool]) -> No
 
 class Usage(Repository):
     def lock_owner_usage(self, owner: str) -> None:
-        """Lock an owner's usage until the transaction ends, so that no other request counts
-        it."""
+        """Lock an owner's usage until the transaction ends; no other request counts it."""
         super().lock_name(f"usage of {owner}")
 
     def count_active_jobs(self, owner: str) -> int:
@@ -187,8 +185,7 @@ class ApiKeys(Repository):
         return NewApiKey.from_row(row, key=key)
 
     def find_by_digest(self, digest: str) -> ApiKey | None:
-        """Return the key, valid or not, whose secret has this digest; None if there is
-        none.
+        """Return the key, valid or not, whose secret has this digest; None if there is none.
 
         After a rotation, the old secret still counts until its grace period ends.
         """
@@ -293,14 +290,10 @@ class SignIns(Repository):
 
     def create_session(self, row: SessionRow, seconds: float) -> str:
         """Sign in and return a new cookie; delete the owner's oldest sessions over the limit."""
-        self.delete_expired()
         newest = select(SessionRow.digest).where(SessionRow.owner == row.owner)
         older = newest.order_by(SessionRow.created_at.desc()).offset(MOST_OF_OWNER - 1).subquery()
         self.execute_and_count(delete(SessionRow).where(SessionRow.digest.in_(select(older.c.digest))))
-        cookie = new_secret()
-        row.digest, row.expires_at = hash_for(Purpose.SESSION, cookie), read_clock(self.session) + seconds
-        self.session.add(row)
-        return cookie
+        return self._add(row, seconds, Purpose.SESSION)
 
     def find_session(self, cookie: str) -> SessionRow | None:
         """Return the session of a cookie; None if it has expired or is unknown."""
@@ -314,17 +307,20 @@ class SignIns(Repository):
 
     def create_code(self, row: LoginCode, seconds: float, challenge: str) -> str:
         """Return a new code for the holder of the text whose SHA-256 is `challenge`."""
-        self.delete_expired()
-        code, row.expires_at = new_secret(), read_clock(self.session) + seconds
-        row.digest = hash_for(Purpose.LOGIN_CODE, code, challenge)
-        self.session.add(row)
-        return code
+        return self._add(row, seconds, Purpose.LOGIN_CODE, challenge)
 
     def end_code(self, code: str, challenge: str) -> LoginCode | None:
         """End a code and return its row, to one request only; None if there is no such code."""
         is_it = LoginCode.digest == hash_for(Purpose.LOGIN_CODE, code, challenge)
         code_deletion = delete(LoginCode).where(is_it, LoginCode.expires_at >= now())
         return self.session.scalar(code_deletion.returning(LoginCode))
+
+    def _add(self, row: SessionRow | LoginCode, seconds: float, purpose: Purpose, *challenge: str) -> str:
+        self.delete_expired()
+        secret, row.expires_at = new_secret(), read_clock(self.session) + seconds
+        row.digest = hash_for(purpose, secret, *challenge)
+        self.session.add(row)
+        return secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,17 +344,6 @@ class Audit(Repository):
         """Record a change that a command made in this database, without a request."""
         self.add(NewAuditEntry(subject, "", "RUN", "--here", HTTPStatus.OK, subject, detail))
 
-    def count_surplus(self, entry: NewAuditEntry, count: int, row_id: int | None) -> int:
-        """Store in one row how many entries of a key were left out in a minute; return its id."""
-        detail = f"and {count:,} or more such requests in this minute"
-        row = None if row_id is None else self.session.get(AuditRow, row_id)
-        if row is None:
-            row = AuditRow(**asdict(replace(entry, subject=entry.owner)))
-            self.session.add(row)
-        row.detail = detail
-        self.session.flush()
-        return row.id
-
     def page(self, owner: str | None, cursor: str | None = None, limit: int = 50) -> Page[AuditEntry]:
         """Return requests by an owner or on their keys, newest first; None means all."""
         is_older = true() if cursor is None else AuditRow.id < decode_cursor(cursor, int)[0]
@@ -372,14 +357,13 @@ class Audit(Repository):
 
     def delete_old_entries(self, days: float, limit: int) -> int:
         """Delete up to `limit` entries older than `days` days, oldest first; return the count."""
-        old = select(AuditRow.id).where(AuditRow.at < seconds_from_now(-days * 86400))
-        old = old.order_by(AuditRow.at).limit(limit)
-        return self.execute_and_count(delete(AuditRow).where(AuditRow.id.in_(old)))
+        return self._delete_below(AuditRow.at, seconds_from_now(-days * 86400), limit)
 
     def delete_surplus_entries(self, kept_entries: int, limit: int) -> int:
         """Delete up to `limit` of the oldest entries over `kept_entries`; return the count."""
         newest = select(func.max(AuditRow.id)).scalar_subquery()
-        surplus = (
-            select(AuditRow.id).where(AuditRow.id <= newest - kept_entries).order_by(AuditRow.id).limit(limit)
-        )
-        return self.execute_and_count(delete(AuditRow).where(AuditRow.id.in_(surplus)))
+        return self._delete_below(AuditRow.id, newest - kept_entries + 1, limit)
+
+    def _delete_below(self, column: Any, bound: ColumnElement[Any], limit: int) -> int:
+        smallest = select(AuditRow.id).where(column < bound).order_by(column).limit(limit)
+        return self.execute_and_count(delete(AuditRow).where(AuditRow.id.in_(smallest)))

@@ -190,7 +190,7 @@ class Settings(BaseSettings):
         30.0,
         gt=0,
         description="Seconds that a coordinator waits for a request's head, and for its body plus one for "
-        "every 4 KiB. A client that reads less than 4 KiB a second of a response in that time is cut off.",
+        "every 4 KiB. A client that does not read 64 KiB of a response in that time is cut off.",
     )
     log_format: Literal["text", "json"] = Field(
         "text", description="Log format: `text` for people, `json` for one object per line."

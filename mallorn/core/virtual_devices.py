@@ -74,8 +74,7 @@ def check_simulated(options: JobOptions, settings: Settings, asks_keys: bool) ->
 
 
 def file_settings(settings: Settings, is_private: bool) -> dict[str, str]:
-    """Return the variable that says which files jobs may read; on a private service,
-    any by default."""
+    """Return the variable that says which files jobs may read; by default any on a private service."""
     return {"MALLORN_RECORDINGS": settings.recordings or (ANY_RECORDING if is_private else "")}
 
 

@@ -41,11 +41,7 @@ from mallorn.services.coordinator.web.caller_dependencies import get_caller
 from mallorn.services.coordinator.web.cross_site import CrossSiteMiddleware
 from mallorn.services.coordinator.web.error_responses import ErrorBody
 from mallorn.services.coordinator.web.forwarded_headers import ProxyPrefix, RequestIds
-from mallorn.services.coordinator.web.request_limits import (
-    CallerBeforeBody,
-    RequestLimits,
-    StreamAdmission,
-)
+from mallorn.services.coordinator.web.request_limits import CallerBeforeBody, RequestLimits, StreamAdmission
 from mallorn.services.coordinator.web.response_types import Document, Responses, add_examples
 from mallorn.services.dashboard.static_pages import add_page
 
@@ -111,12 +107,12 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.parts = parts
     app.state.provider = provider
     error_responses.install(app)
-    app.add_middleware(CallerBeforeBody, parts=parts)  # the first one added is the innermost
+    app.add_middleware(CallerBeforeBody)  # the first one added is the innermost
     app.add_middleware(ProxyPrefix)
     app.add_middleware(StreamAdmission, parts=parts)
     app.add_middleware(JobLogMiddleware)
     app.add_middleware(AuditMiddleware, database=parts.database)
-    app.add_middleware(RequestLimits, parts=parts)
+    app.add_middleware(RequestLimits)
     app.add_middleware(CrossSiteMiddleware, door=parts.door)
     # These routes require a caller; new routes go here, so that none is public.
     api = APIRouter(dependencies=[Depends(get_caller)], responses=FAILURES)

@@ -10,10 +10,9 @@ from mallorn.core.errors import Conflict
 from mallorn.core.values.access_control import OwnerStatus
 from mallorn.db.repositories import access_control
 from mallorn.services.coordinator.api_key_routes import Word
-from mallorn.services.coordinator.audit_log import add_to_audit_entry
 from mallorn.services.coordinator.web.app_context import PartsDep
 from mallorn.services.coordinator.web.authenticator import required_scopes_extra
-from mallorn.services.coordinator.web.caller_dependencies import CallerDep
+from mallorn.services.coordinator.web.caller_dependencies import CallerDep, add_to_audit_entry
 from mallorn.services.coordinator.web.response_types import ListOut
 
 router = APIRouter(prefix="/owners", tags=["keys"])

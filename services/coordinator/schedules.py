@@ -99,7 +99,12 @@ def get_schedule(parts: PartsDep, owner: OwnerDep, schedule_id: IdPath) -> Whole
     return schedule.model_copy(update={"scripts": scripts})
 
 
-@router.get("/jobs/{job_id}/schedules", response_class=StreamingResponse, responses=ZIP)
+@router.get(
+    "/jobs/{job_id}/schedules",
+    response_class=StreamingResponse,
+    responses=ZIP,
+    dependencies=[FewAtOnce],
+)
 def download_job_schedules(parts: PartsDep, owner: OwnerDep, job_id: str) -> StreamingResponse:
     """Download the tuning logs that a job exported, as a zip archive."""
     with parts.database.session() as session:

@@ -3,6 +3,7 @@
 import socket
 import struct
 from asyncio import TimerHandle, Transport
+from collections.abc import Callable
 from functools import partial
 from threading import Event
 from types import FrameType
@@ -20,12 +21,8 @@ from mallorn.services.coordinator.app import create_app
 from mallorn.services.coordinator.web.artifact_store import Store
 from mallorn.services.coordinator.web.authenticator import LocalPeer
 from mallorn.services.coordinator.web.caller_dependencies import PEER
-from mallorn.services.coordinator.web.connection_limits import (
-    ConnectionLimits,
-    raise_file_limit,
-    split_file_limit,
-)
-from mallorn.services.coordinator.web.request_limits import PIECE_BYTES, SLOWEST_BYTES_PER_SEC
+from mallorn.services.coordinator.web.connection_limits import ConnectionLimits, reserve_files
+from mallorn.services.coordinator.web.request_limits import PIECE_BYTES
 
 # Time for requests in progress when the process is asked to stop.
 SHUTDOWN_SEC: Final = 5
@@ -40,17 +37,15 @@ LARGEST_HEAD: Final = 64 * 1024
 class CoordinatorHttp(H11Protocol):
     """HTTP connection that adds its peer process to each request; clients cannot forge it.
 
-    It ends if no request head arrives within `wait_sec`, or if the client reads less of the
-    response in that time than SLOWEST_BYTES_PER_SEC; uvicorn itself would wait for ever.
+    It ends if no request head arrives within `wait_sec`, or if the client does not read a
+    piece of the response in that time; uvicorn itself would wait for ever.
     """
-
-    _head_timer: TimerHandle | None = None
-    _write_timer: TimerHandle | None = None
 
     def __init__(self, limits: ConnectionLimits, wait_sec: float, **protocol_args: Any) -> None:
         super().__init__(**protocol_args)
         self._limits = limits
         self._wait_sec = wait_sec
+        self._timers: dict[Callable[[], None], TimerHandle] = {}
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -59,49 +54,29 @@ class CoordinatorHttp(H11Protocol):
         transport.set_write_buffer_limits(0)  # call `pause_writing` for any byte that is not sent
         self.app_state = {**self.app_state, PEER: LocalPeer(connection)}
         self._limits.add(self, self.client[0] if self.client else "")
-        self._update_head_timeout()
+        self._update_waits()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._limits.remove(self)
-        for timer in (self._head_timer, self._write_timer):
-            if timer is not None:
-                timer.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._update_head_timeout()
-        self._update_limits()
+        self._update_waits()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self.conn.trailing_data[0]:  # the beginning of another request
-            self._update_head_timeout()
-        self._update_limits()
+        self._update_waits()
 
     def pause_writing(self) -> None:
-        """Wait for the client to read what was written, and cut a client that reads too slowly."""
         super().pause_writing()
-        self._expect_reading()
-        self._update_limits()
+        self._update_waits()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._write_timer is not None:
-            self._write_timer.cancel()
-            self._write_timer = None
-        self._update_limits()
-
-    def _expect_reading(self) -> None:
-        unsent_bytes = self.transport.get_write_buffer_size()
-        most_bytes = max(0.0, unsent_bytes - self._wait_sec * SLOWEST_BYTES_PER_SEC)
-        self._write_timer = self.loop.call_later(self._wait_sec, self._check_reading, most_bytes)
-
-    def _check_reading(self, most_bytes: float) -> None:
-        if self.transport.get_write_buffer_size() > most_bytes:
-            self.cut()
-        else:
-            self._expect_reading()
+        self._update_waits()
 
     def cut(self) -> None:
         """End the connection at once, and drop what the client has not read."""
@@ -109,19 +84,19 @@ class CoordinatorHttp(H11Protocol):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, DROP_UNSENT)
         self.transport.abort()
 
-    @property
-    def _is_served(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
+    def _update_waits(self) -> None:
+        is_served = self.cycle is not None and not self.cycle.response_complete
+        is_head_due = self.cycle is None or bool(self.conn.trailing_data[0])  # no request yet, or a part
+        self._limits.set_waiting(self, self.flow.write_paused or not is_served)
+        self._limit_wait(is_head_due and not is_served, self.timeout_keep_alive_handler)
+        self._limit_wait(self.flow.write_paused, self.cut)
 
-    def _update_limits(self) -> None:
-        self._limits.set_waiting(self, self.flow.write_paused or not self._is_served)
-
-    def _update_head_timeout(self) -> None:
-        if self._is_served and self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-        elif not self._is_served and self._head_timer is None:
-            self._head_timer = self.loop.call_later(self._wait_sec, self.timeout_keep_alive_handler)
+    def _limit_wait(self, is_waiting: bool, end: Callable[[], None]) -> None:
+        """Let `end` be called unless the connection stops waiting within `wait_sec`."""
+        if is_waiting and end not in self._timers:
+            self._timers[end] = self.loop.call_later(self._wait_sec, end)
+        elif not is_waiting and end in self._timers:
+            self._timers.pop(end).cancel()
 
 
 class Server(uvicorn.Server):
@@ -142,14 +117,13 @@ def serve(settings: Settings) -> None:
         settings.host, bool(settings.api_keys or settings.oidc_issuer) or has_api_keys(settings.database_url)
     )
     Store(settings.artifacts).remove_stale_uploads()
-    raise_file_limit(settings.max_connections)
     app = create_app(settings)
     Server(server_config(app, settings), app.state.parts.stopping).run()
 
 
 def server_config(app: ASGIApp, settings: Settings, shutdown_sec: int = SHUTDOWN_SEC) -> uvicorn.Config:
     """Return the uvicorn configuration of a coordinator."""
-    connections, backlog = split_file_limit(settings.max_connections)
+    connections, backlog = reserve_files(settings.max_connections)
     config = uvicorn.Config(
         app,
         host=settings.host,

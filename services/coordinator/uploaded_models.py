@@ -1,7 +1,6 @@
 """Routes for models, which are uploaded whole or, to resume after a break, in parts."""
 
-import re
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Final, TypeVar
@@ -11,7 +10,6 @@ from fastapi.concurrency import run_in_threadpool
 
 from mallorn.core.artifact_uris import parts_uri
 from mallorn.core.errors import Conflict, InvalidRequest, NotFound, TooMany, Unavailable
-from mallorn.core.settings import Settings
 from mallorn.core.values.dataset import UploadedModel, UploadStatus
 from mallorn.db.repositories.access_control import Usage
 from mallorn.db.repositories.stored_files import Models
@@ -31,7 +29,6 @@ IndexPath = Annotated[int, Path(ge=0, lt=10_000, description="Position of the pa
 T = TypeVar("T")
 NameQuery = Annotated[str, Query(max_length=200, description="Display name of the model.")]
 WRITE_BYTES: Final = 1 << 20
-ANNOUNCED: Final = re.compile(r"[0-9]{1,18}")
 FORMS: Final = ("multipart/", "application/x-www-form-urlencoded")
 BODY: Final = {"required": True, "content": {"application/octet-stream": {"schema": BYTES}}}
 
@@ -53,10 +50,9 @@ async def _receive_bytes(
     if request.headers.get("content-type", "").startswith(FORMS):  # a form is not a model
         message = "send the model's bytes as the whole body, not as a form"
         raise InvalidRequest(message, hint="curl -T model.onnx URL")
-    announced = request.headers.get("content-length", "")
-    announced_bytes = int(announced) if ANNOUNCED.fullmatch(announced) else 0
+    announced_bytes = int(request.headers.get("content-length", 0))
     upload.check_size(announced_bytes)
-    with parts.arriving.track_upload(owner) as grow:
+    with parts.uploads.hold_request_slot(owner), parts.arriving.track_request(owner) as grow:
         grow(announced_bytes)
         await run_in_threadpool(upload.__enter__)
         try:  # an empty, too large or incomplete upload is removed
@@ -144,7 +140,11 @@ async def upload_part(
         raise InvalidRequest(f"this server accepts models up to {largest_bytes:,} bytes")
     all_parts = parts_uri(parts.settings.artifacts, owner, "*")
     sizes = await run_in_threadpool(parts.store.part_sizes, all_parts)
-    _check_unfinished(parts.settings, owner, sizes.keys() | {digest}, sizes)
+    limit_bytes = parts.settings.quota_model_bytes or MOST_UNFINISHED * largest_bytes
+    quota, total_bytes = parts.settings.quota_uploads, sum(sum(each.values()) for each in sizes.values())
+    if total_bytes >= limit_bytes or (quota and len(sizes.keys() | {digest}) > quota):
+        message = f"{owner} may have {quota or 'any number of'} unfinished uploads of {limit_bytes:,} bytes"
+        raise TooMany(message, hint="finish one; after a day they are deleted", retry_sec=AGAIN_SEC)
     part = parts.store.upload(PART_BYTES)
 
     def store_part() -> None:
@@ -158,20 +158,6 @@ async def upload_part(
     await _receive_bytes(request, parts, owner, part, store_part)
 
 
-def _check_unfinished(
-    settings: Settings, owner: str, digests: Collection[str], sizes: Mapping[str, Mapping[int, int]]
-) -> None:
-    quota, limit_bytes = settings.quota_uploads, settings.quota_model_bytes
-    limit_bytes = limit_bytes or MOST_UNFINISHED * settings.max_model_bytes
-    message = ""
-    if quota and len(digests) > quota:
-        message = f"{owner} may have {quota:,} unfinished uploads"
-    elif sum(sum(each.values()) for each in sizes.values()) >= limit_bytes:
-        message = f"{owner} may store {limit_bytes:,} bytes of unfinished uploads"
-    if message:
-        raise TooMany(message, hint="finish one; after a day they are deleted", retry_sec=AGAIN_SEC)
-
-
 @uploads_router.post("/{digest}/complete", dependencies=[FewAtOnce])
 def complete_upload(
     parts: PartsDep, owner: OwnerDep, digest: DigestPath, name: NameQuery = ""
@@ -183,7 +169,7 @@ def complete_upload(
         raise Conflict("the upload lacks parts", hint=f"GET /uploads/{digest} names those that it has")
     upload = parts.store.upload(parts.settings.max_model_bytes)
     upload.check_size(sum(sizes.values()))
-    with parts.arriving.track_upload(owner) as grow, upload:
+    with parts.uploads.hold_request_slot(owner), parts.arriving.track_request(owner) as grow, upload:
         grow(sum(sizes.values()))
         for index in range(len(sizes)):
             for chunk in parts.store.chunks(f"{uri}/{index}"):

@@ -16,10 +16,7 @@ _held_lease: Final[ContextVar["LeaseKeeper | None"]] = ContextVar("held_lease", 
 
 
 def sleep_while_leased(seconds: float) -> None:
-    """Sleep, and stop as soon as this thread's lease is lost or the worker must stop.
-
-    Raises LeaseLost or ShutdownRequested then.
-    """
+    """Sleep. Raises LeaseLost or ShutdownRequested as soon as `raise_if_lost` would."""
     until_sec, lease = time.monotonic() + seconds, _held_lease.get()
     while (left_sec := until_sec - time.monotonic()) > 0:
         if lease is not None:

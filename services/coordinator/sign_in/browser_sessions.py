@@ -15,7 +15,6 @@ from mallorn.core.errors import InvalidRequest, MallornError, Unauthorized
 from mallorn.core.values.access_control import Session
 from mallorn.db.repositories.access_control import SignIns
 from mallorn.db.tables import SessionRow
-from mallorn.services.coordinator.audit_log import add_to_audit_entry
 from mallorn.services.coordinator.sign_in.oidc_provider import ProviderDep
 from mallorn.services.coordinator.web.app_context import PartsDep, get_parts
 from mallorn.services.coordinator.web.authenticator import Caller, required_scopes_extra
@@ -23,6 +22,7 @@ from mallorn.services.coordinator.web.caller_dependencies import (
     COOKIE,
     PAGE_HEADER,
     CallerDep,
+    add_to_audit_entry,
     cookie_name,
     read_credentials,
 )

@@ -23,7 +23,7 @@ from mallorn.core.values.access_control import NewApiKey
 from mallorn.core.version import API
 from mallorn.db.repositories.access_control import ApiKeys, Owners, SignIns
 from mallorn.db.tables import LoginCode, SessionRow
-from mallorn.services.coordinator.audit_log import add_key_to_audit_entry, add_to_audit_entry
+from mallorn.services.coordinator.audit_log import add_key_to_audit_entry
 from mallorn.services.coordinator.sign_in.browser_sessions import (
     SIGNED_IN_SEC,
     OnThePage,
@@ -34,7 +34,7 @@ from mallorn.services.coordinator.sign_in.browser_sessions import (
 from mallorn.services.coordinator.sign_in.oidc_provider import Provider, ProviderDep, SignInRefused
 from mallorn.services.coordinator.web.app_context import PartsDep
 from mallorn.services.coordinator.web.authenticator import READMIT_HINT
-from mallorn.services.coordinator.web.caller_dependencies import cookie_name
+from mallorn.services.coordinator.web.caller_dependencies import add_to_audit_entry, cookie_name
 
 #: Cookie with the secrets of a sign-in while the browser is at the provider.
 COOKIE: Final = "mallorn_oidc"
@@ -146,12 +146,7 @@ def complete_sign_in(
             own_code = SignIns(session).create_code(
                 LoginCode(owner=owner, scopes=list(scopes)), CODE_SEC, cookie_values["challenge"]
             )
-            words = {
-                "name": cookie_values["name"],
-                "owner": owner,
-                "port": cookie_values["port"],
-                "code": own_code,
-            }
+            words = {"owner": owner, "code": own_code, **cookie_values.groupdict("")}
             page = CONSENT.format_map({word: html.escape(text) for word, text in words.items()})
             response = HTMLResponse(page)
             add_to_audit_entry(request, owner, "got a code for mallorn login")

@@ -16,7 +16,13 @@ from mallorn.db.session import Database
 from mallorn.services.coordinator.web.artifact_store import Store
 from mallorn.services.coordinator.web.authenticator import Authenticator
 from mallorn.services.coordinator.web.event_poller import EventPoller
-from mallorn.services.coordinator.web.quotas import ArrivingBytes, FewAtOnce, RateLimit
+from mallorn.services.coordinator.web.quotas import (
+    AGAIN_SEC,
+    MOST_AT_ONCE,
+    REMOVE_MODELS,
+    ConcurrentLimit,
+    RateLimit,
+)
 
 CONNECT_TIMEOUT_SEC: Final = 2.0
 # Without these, kombu retries for ever while a request waits.
@@ -76,8 +82,9 @@ class AppContext:
     waker: Waker
     door: Authenticator
     rates: RateLimit
-    arriving: ArrivingBytes
-    few: FewAtOnce  # limits concurrent slow requests
+    arriving: ConcurrentLimit  # bytes of uploads, apart from stored models, which may be uploaded again
+    uploads: ConcurrentLimit
+    few: ConcurrentLimit  # slow requests
     pulse: EventPoller
     stopping: Event = field(default_factory=Event)  # set at shutdown: event streams end
 
@@ -87,11 +94,13 @@ class AppContext:
         patient = Database(settings.database_url, answer_sec=PATIENT_SEC)
         store, waker = Store(settings.artifacts), Waker(settings.redis_url)
         door, rates = Authenticator(settings, database), RateLimit(settings.quota_requests)
-        arriving = ArrivingBytes(settings.quota_model_bytes, settings.quota_uploads)
+        arriving = ConcurrentLimit(settings.quota_model_bytes, "bytes of models", REMOVE_MODELS, AGAIN_SEC)
+        uploads = ConcurrentLimit(settings.quota_uploads, "running uploads")
+        few = ConcurrentLimit(MOST_AT_ONCE, "slow requests")
         stopping = Event()
         pulse = EventPoller(database, stopping)
         return cls(
-            settings, database, patient, store, waker, door, rates, arriving, FewAtOnce(), pulse, stopping
+            settings, database, patient, store, waker, door, rates, arriving, uploads, few, pulse, stopping
         )
 
     def close(self) -> None:

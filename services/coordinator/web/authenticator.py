@@ -158,10 +158,9 @@ class Authenticator:
                 caller = self._by_cookie(session, credentials.cookie, credentials.page_secret or "")
             if caller is not None and Owners(session).is_banned(caller.owner):
                 message = f"{caller.owner} is banned from this service"
-                # Nothing may store an erased owner's name again.
-                if not Owners(session).is_known(caller.owner):
-                    raise Unauthorized(message, hint=READMIT_HINT)
-                raise CredentialRefused(message, READMIT_HINT, caller.owner, caller.key_id)
+                if Owners(session).is_known(caller.owner):  # else erased: nothing may store the name again
+                    raise CredentialRefused(message, READMIT_HINT, caller.owner, caller.key_id)
+                raise Unauthorized(message, hint=READMIT_HINT)
         if caller is None and key is None:
             raise Unauthorized(hint="mallorn login URL   (or set MALLORN_API_KEY)")
         if caller is None:
@@ -193,12 +192,11 @@ class Authenticator:
         return True
 
     def _by_key(self, session: Session, key: str) -> Caller | None:
-        if (caller := self._by_digest(session, hash_secret(key))) is not None:
-            return caller
-        if (signed_in := SignIns(session).find_session(key)) is not None:
+        caller = self._by_digest(session, hash_secret(key))
+        if caller is None and (signed_in := SignIns(session).find_session(key)) is not None:
             message = "this is the cookie of a browser session, not an API key"
             raise CredentialRefused(message, ANOTHER, signed_in.owner, signed_in.key_id)
-        return None
+        return caller
 
     def _by_cookie(self, session: Session, cookie: str, page_secret: str) -> Caller | None:
         signed_in = SignIns(session).find_session(cookie)

@@ -18,6 +18,7 @@ COOKIE: Final = "mallorn_session"
 #: Header with the secret that only the page which began the session has: other ports get its cookie, too.
 PAGE_HEADER: Final = "X-Mallorn-Session"
 PEER: Final = "peer"  # key in a request's state for the connection's LocalPeer
+ADDITION: Final = "audit_addition"  # key in a request's state for the subject, detail and key of its entry
 _bearer = HTTPBearer(
     auto_error=False, description="An API key. Until one exists, the user who runs the service needs none."
 )
@@ -41,6 +42,11 @@ def read_credentials(request: Request) -> Credentials:
     )
 
 
+def add_to_audit_entry(request: Request, owner: str, detail: str, key_id: str = "") -> None:
+    """Add a credential's owner to the request's audit entry, so that the owner sees the entry."""
+    setattr(request.state, ADDITION, (owner, detail, key_id))
+
+
 def authenticate_request(parts: AppContext, request: Request) -> Caller:
     """Authenticate the caller of a request, and count the request once for the rate limit.
 
@@ -51,7 +57,8 @@ def authenticate_request(parts: AppContext, request: Request) -> Caller:
         try:
             caller = parts.door.authenticate(read_credentials(request))
         except CredentialRefused as error:
-            request.state.refused = error
+            detail = error.message.removeprefix(f"{error.owner} ")  # the name may be erased later
+            add_to_audit_entry(request, error.owner, detail, error.key_id)
             raise
         parts.rates.count_request((caller.owner, caller.key_id), caller.owner)
         request.state.caller = caller
@@ -61,13 +68,8 @@ def authenticate_request(parts: AppContext, request: Request) -> Caller:
 def get_caller(request: Request, parts: PartsDep, _described: Presented) -> Caller:
     """Admit the caller. Raises Forbidden without a scope, or what `authenticate_request` does."""
     caller = authenticate_request(parts, request)
-    check_scopes(caller, request)
-    return caller
-
-
-def check_scopes(caller: Caller, request: Request) -> None:
-    """Raise Forbidden unless the caller has one of the scopes that the matched route needs."""
     caller.require_any_scope(tuple(map(Scope, request.scope["route"].openapi_extra[SCOPES])))
+    return caller
 
 
 CallerDep = Annotated[Caller, Depends(get_caller)]

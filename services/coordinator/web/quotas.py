@@ -15,7 +15,8 @@ from mallorn.core.settings import Settings
 from mallorn.db.repositories.access_control import Usage
 
 AGAIN_SEC: Final = 60
-MOST_AT_ONCE: Final = 4  # of the 40 threads that serve all requests
+MOST_AT_ONCE: Final = 4  # slow requests of an owner, of the 40 threads that serve all requests
+REMOVE_MODELS: Final = "mallorn models rm MODEL"
 
 
 def check_work_quotas(session: Session, settings: Settings, owner: str) -> None:
@@ -37,80 +38,52 @@ def check_work_quotas(session: Session, settings: Settings, owner: str) -> None:
 
 def check_storage(session: Session, settings: Settings, owner: str) -> None:
     """Raise TooMany if the owner's models, including uncommitted ones, exceed the quota."""
-    _check_bytes(owner, settings.quota_model_bytes, Usage(session).model_bytes(owner))
-
-
-class ArrivingBytes:
-    """Counts each owner's running uploads and their bytes, and limits them by quotas.
-
-    They are counted apart from stored models, so that a stored model can be uploaded again.
-    """
-
-    def __init__(self, most_bytes: int, most_uploads: int) -> None:
-        self._most_bytes = most_bytes
-        self._most_uploads = most_uploads
-        self._lock = Lock()
-        self._arriving: Counter[str] = Counter()
-        self._uploads: Counter[str] = Counter()
-
-    @contextmanager
-    def track_upload(self, owner: str) -> Iterator[Callable[[int], None]]:
-        """Yield a function to report the upload's current size, which may raise TooMany.
-
-        Raises TooMany if the owner has too many running uploads.
-        """
-        counted_bytes = 0
-
-        def report_size(size_bytes: int) -> None:
-            nonlocal counted_bytes
-            new_bytes = max(0, size_bytes - counted_bytes)
-            with self._lock:
-                _check_bytes(owner, self._most_bytes, self._arriving[owner] + new_bytes)
-                self._arriving[owner] += new_bytes
-            counted_bytes += new_bytes
-
-        with self._lock:
-            if self._most_uploads and self._uploads[owner] >= self._most_uploads:
-                message = f"{owner} already has {self._most_uploads:,} running uploads"
-                raise TooMany(message, hint="retry when one is complete", retry_sec=AGAIN_SEC)
-            self._uploads[owner] += 1
-        try:
-            yield report_size
-        finally:
-            with self._lock:
-                self._arriving[owner] -= counted_bytes
-                self._uploads[owner] -= 1
-                self._arriving += Counter()  # drops owners with a count of 0
-                self._uploads += Counter()
-
-
-class FewAtOnce:
-    """Limits the concurrent slow requests of each owner."""
-
-    def __init__(self) -> None:
-        self._running: Counter[str] = Counter()
-        self._lock = Lock()
-
-    @contextmanager
-    def hold_request_slot(self, owner: str) -> Iterator[None]:
-        """Count a slow request until the block ends. Raises TooMany above MOST_AT_ONCE."""
-        with self._lock:
-            if self._running[owner] >= MOST_AT_ONCE:
-                message = f"{owner} already waits for {MOST_AT_ONCE} slow requests"
-                raise TooMany(message, hint="retry in a second", retry_sec=1)
-            self._running[owner] += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._running[owner] -= 1
-                self._running += Counter()
-
-
-def _check_bytes(owner: str, quota: int, total: int) -> None:
+    quota, total = settings.quota_model_bytes, Usage(session).model_bytes(owner)
     if quota and total > quota:
-        message = f"{owner} may store {quota:,} bytes of models, not {total:,}"
-        raise TooMany(message, hint="mallorn models rm MODEL", retry_sec=AGAIN_SEC)
+        message = f"{owner} may have {quota:,} bytes of models, not {total:,}"
+        raise TooMany(message, hint=REMOVE_MODELS, retry_sec=AGAIN_SEC)
+
+
+class ConcurrentLimit:
+    """Limits an amount, summed over the running requests of each owner or key; 0: no limit."""
+
+    def __init__(self, most: int, noun: str, hint: str = "retry in a second", retry_sec: int = 1) -> None:
+        self._most = most
+        self._noun = noun
+        self._hint = hint
+        self._retry_sec = retry_sec
+        self._lock = Lock()
+        self._totals: Counter[tuple[str, str]] = Counter()
+
+    @contextmanager
+    def track_request(self, owner: str, key_id: str = "") -> Iterator[Callable[[int], None]]:
+        """Yield a function that raises the request's amount. It raises TooMany above the limit."""
+        own_amount = 0
+
+        def raise_amount(amount: int) -> None:
+            nonlocal own_amount
+            added_amount = max(0, amount - own_amount)
+            with self._lock:
+                total = self._totals[owner, key_id] + added_amount
+                if self._most and total > self._most:
+                    message = f"{owner} may have {self._most:,} {self._noun}, not {total:,}"
+                    raise TooMany(message, hint=self._hint, retry_sec=self._retry_sec)
+                self._totals[owner, key_id] = total
+            own_amount += added_amount
+
+        try:
+            yield raise_amount
+        finally:
+            with self._lock:
+                self._totals[owner, key_id] -= own_amount
+                self._totals += Counter()  # drops owners with a total of 0
+
+    @contextmanager
+    def hold_request_slot(self, owner: str, key_id: str = "") -> Iterator[None]:
+        """Count a request as 1 until the block ends. Raises TooMany above the limit."""
+        with self.track_request(owner, key_id) as raise_amount:
+            raise_amount(1)
+            yield
 
 
 # Above this number the least recently used bucket is dropped, as addresses are unlimited.

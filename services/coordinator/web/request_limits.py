@@ -10,9 +10,7 @@ import random
 import re
 import time
 from asyncio import Semaphore
-from collections import defaultdict
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
@@ -21,19 +19,20 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mallorn.core.errors import HeadTooLarge, MallornError, TooLarge, TooMany, TooSlow, Unavailable
+from mallorn.core.errors import HeadTooLarge, MallornError, TooLarge, TooSlow, Unavailable
 from mallorn.core.version import API
-from mallorn.services.coordinator.web.app_context import AppContext
+from mallorn.services.coordinator.web.app_context import AppContext, get_parts
 from mallorn.services.coordinator.web.authenticator import SCOPES
-from mallorn.services.coordinator.web.caller_dependencies import authenticate_request, check_scopes
+from mallorn.services.coordinator.web.caller_dependencies import authenticate_request, get_caller
 from mallorn.services.coordinator.web.error_responses import BodyRefused, error_response
 from mallorn.services.coordinator.web.forwarded_headers import HttpMiddleware
+from mallorn.services.coordinator.web.quotas import ConcurrentLimit
 
 LONGEST_ADDRESS: Final = 16 * 1024  # bytes
 LARGEST_HEADERS: Final = 32 * 1024
 LARGEST_BODY: Final = 1 << 18  # five times the longest options with a target
-#: MALLORN_CLIENT_WAIT_SEC limits the time of a body, plus the time that its bytes take at this rate.
 PIECE_BYTES: Final = 1 << 16  # of a response that is sent at once
+#: MALLORN_CLIENT_WAIT_SEC limits the time of a body, plus the time that its bytes take at this rate.
 SLOWEST_BYTES_PER_SEC: Final = 4 * 1024
 _OWN_COOKIE: Final = re.compile(rb"mallorn_[^\\]+")
 UPLOAD: Final = "PUT", f"{API}/models"  # its limit is MALLORN_MAX_MODEL_BYTES
@@ -43,10 +42,6 @@ LARGEST_LOGIN: Final = 1 << 11
 
 
 class RequestLimits(HttpMiddleware):
-    def __init__(self, app: ASGIApp, parts: AppContext) -> None:
-        super().__init__(app)
-        self._parts = parts
-
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Remove other apps' cookies, and escapes, which Python < 3.11.10 parses very slowly.
         scope["headers"] = [
@@ -55,7 +50,7 @@ class RequestLimits(HttpMiddleware):
             else (name, value)
             for name, value in scope["headers"]
         ]
-        body, app = _LimitedBody(scope, receive, send, self._parts), self._app
+        body, app = _LimitedBody(scope, receive, send), self._app
         try:
             if len(scope["raw_path"]) + len(scope["query_string"]) > LONGEST_ADDRESS:
                 raise HeadTooLarge(f"the URL exceeds {LONGEST_ADDRESS:,} bytes", hint="shorten the query")
@@ -69,10 +64,10 @@ class RequestLimits(HttpMiddleware):
 
 
 class _LimitedBody:
-    def __init__(self, scope: Scope, receive: Receive, send: Send, parts: AppContext) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._scope = scope
         self._receive = receive
         self._send = send
-        self._parts = parts
         method, path = scope["method"], scope["path"]
         is_upload = (method, path) == UPLOAD or (method == "PUT" and path.startswith(PARTS))
         largest = LARGEST_LOGIN if (method, path) == LOGIN else LARGEST_BODY
@@ -82,7 +77,7 @@ class _LimitedBody:
         self._has_response = False
         headers = Headers(scope=scope)
         self.announced_bytes = int(headers.get("content-length", 0))  # always digits
-        self._complete = not has_body(headers)
+        self._complete = not self.announced_bytes and "transfer-encoding" not in headers
 
     async def receive(self) -> Message:
         """Return the body's next part. Raises BodyRefused if it breaks a limit."""
@@ -120,7 +115,8 @@ class _LimitedBody:
             raise TooLarge(f"the body is larger than {self._limit_bytes:,} bytes", hint="see /docs")
 
     async def _receive_in_time(self) -> Message:
-        limit_sec = self._parts.settings.client_wait_sec + self._received_bytes / SLOWEST_BYTES_PER_SEC
+        wait_sec = get_parts(Request(self._scope)).settings.client_wait_sec
+        limit_sec = wait_sec + self._received_bytes / SLOWEST_BYTES_PER_SEC
         began_sec = time.monotonic()
         with anyio.move_on_after(max(0.0, limit_sec - self._waited_sec)):
             message = await self._receive()
@@ -132,69 +128,44 @@ class _LimitedBody:
         )
 
 
-def has_body(headers: Headers) -> bool:
-    """Return whether a request with these headers has a body that is not empty."""
-    return bool(int(headers.get("content-length", 0))) or "transfer-encoding" in headers
-
-
 class CallerBeforeBody(HttpMiddleware):
     """Middleware that authenticates the caller and checks its scopes before a body is read.
 
     It must be the innermost one, because only the scope there knows the matched route.
     """
 
-    def __init__(self, app: ASGIApp, parts: AppContext) -> None:
-        super().__init__(app)
-        self._parts = parts
-
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
-        is_checked = not has_body(request.headers)
 
         async def check_and_receive() -> Message:
-            nonlocal is_checked
-            if not is_checked:
+            extra = getattr(scope.get("route"), "openapi_extra", None) or {}
+            if SCOPES in extra and not hasattr(request.state, "caller"):  # other routes need no caller
                 try:
-                    await run_in_threadpool(self._check, request)
+                    await run_in_threadpool(get_caller, request, get_parts(request), None)
                 except MallornError as error:
                     raise BodyRefused(error) from error
-                is_checked = True
             return await receive()
 
         await self._app(scope, check_and_receive, send)
 
-    def _check(self, request: Request) -> None:
-        if SCOPES in (request.scope["route"].openapi_extra or {}):  # other routes need no caller
-            check_scopes(authenticate_request(self._parts, request), request)
-
 
 STREAM: Final = re.compile(rf"{API}/jobs/[^/]+/events")
 AT_ONCE: Final = 8  # of the 40 threads that serve all requests
-AT_ONCE_PER_KEY: Final = AT_ONCE // 2
 MOST_WAITING: Final = 4_000  # some ten seconds of waiting; clients give up after thirty
 RETRY_SEC: Final = 5, 30
 
 
-@dataclass(slots=True)
-class _KeyStreams:
-    """A key's event streams: how many are open or wait, and its slots to start some."""
-
-    count: int = 0
-    slots: Semaphore = field(default_factory=lambda: Semaphore(AT_ONCE_PER_KEY))
-
-
 class StreamAdmission(HttpMiddleware):
-    """Middleware that limits each key's event streams, and how many start at a time.
+    """Middleware that limits each key's event streams, and lets AT_ONCE of all start at a time.
 
-    AT_ONCE streams start at a time, AT_ONCE_PER_KEY of a key; others wait. A caller without a
-    valid key gets no slot.
+    The others wait. A caller without a valid key gets no stream.
     """
 
     def __init__(self, app: ASGIApp, parts: AppContext) -> None:
         super().__init__(app)
         self._parts = parts
         self._slots = Semaphore(AT_ONCE)
-        self._keys: defaultdict[tuple[str, str], _KeyStreams] = defaultdict(_KeyStreams)
+        self._streams = ConcurrentLimit(parts.settings.quota_streams, "event streams")
         self._waiting = 0
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -203,43 +174,26 @@ class StreamAdmission(HttpMiddleware):
             return
         async with AsyncExitStack() as starting, AsyncExitStack() as stream:
             try:
-                await self._admit(scope, starting, stream)
+                await self._wait_for_slot(starting)
+                caller = await run_in_threadpool(authenticate_request, self._parts, Request(scope))
+                stream.enter_context(self._streams.hold_request_slot(caller.owner, caller.key_id))
             except MallornError as error:
                 await error_response(error)(scope, receive, send)
                 return
 
             async def release_and_send(message: Message) -> None:
-                await starting.aclose()  # the stream has started: its slots are free for others
+                await starting.aclose()  # the stream has started: its slot is free for others
                 await send(message)
 
             await self._app(scope, receive, release_and_send)
 
-    async def _admit(self, scope: Scope, starting: AsyncExitStack, stream: AsyncExitStack) -> None:
+    async def _wait_for_slot(self, starting: AsyncExitStack) -> None:
         if self._waiting >= MOST_WAITING:
             error = Unavailable("too many event streams are waiting", hint="retry a little later")
             error.retry_sec = random.randint(*RETRY_SEC)  # noqa: S311 - to spread
             raise error
         self._waiting += 1
         try:
-            async with self._slots:
-                request = Request(scope)
-                caller = await run_in_threadpool(authenticate_request, self._parts, request)
-            key = self._count((caller.owner, caller.key_id), stream)
-            for slots in (key.slots, self._slots):
-                await starting.enter_async_context(slots)
+            await starting.enter_async_context(self._slots)
         finally:
             self._waiting -= 1
-
-    def _count(self, key_id: tuple[str, str], stream: AsyncExitStack) -> _KeyStreams:
-        key, most = self._keys[key_id], self._parts.settings.quota_streams
-        if most and key.count >= most:
-            message = f"this key of {key_id[0]} already follows {most:,} event streams"
-            raise TooMany(message, hint="end some, or follow a job by: mallorn jobs show JOB")
-        key.count += 1
-        stream.callback(self._uncount, key_id)
-        return key
-
-    def _uncount(self, key_id: tuple[str, str]) -> None:
-        self._keys[key_id].count -= 1
-        if not self._keys[key_id].count:
-            del self._keys[key_id]

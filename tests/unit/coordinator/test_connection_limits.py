@@ -12,7 +12,7 @@ import pytest
 
 from mallorn.core.api_keys import hash_secret
 from mallorn.services.coordinator.web import connection_limits
-from mallorn.services.coordinator.web.connection_limits import ConnectionLimits, split_file_limit
+from mallorn.services.coordinator.web.connection_limits import ConnectionLimits, reserve_files
 from mallorn.services.coordinator.web.request_limits import PIECE_BYTES, RequestLimits
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.waiting import PATIENCE
@@ -131,7 +131,7 @@ def test_connections_that_ended_count_no_more() -> None:
         limits.remove(line)
         limits.remove(line)
     assert not any(line.is_cut for line in lines(limits, "10.0.0.2", 4))
-    assert set(limits._groups) == {"10.0.0.2"}
+    assert set(limits._counts) == {"10.0.0.2"}
 
 
 @pytest.mark.parametrize("limit", [64, 1024, 20_000, resource.RLIM_INFINITY])
@@ -139,7 +139,7 @@ def test_open_and_queued_connections_leave_files_for_the_rest(
     monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
     monkeypatch.setattr(connection_limits.resource, "getrlimit", lambda _: (limit, limit))
-    connections, backlog = split_file_limit(10_000)
+    connections, backlog = reserve_files(10_000)
     assert connections >= min(10_000, 32)
     assert backlog >= 16
     if limit != resource.RLIM_INFINITY:
@@ -192,7 +192,7 @@ def test_a_response_is_sent_in_pieces_of_which_the_server_buffers_one(
     async def collect(message: Any) -> None:
         pieces.append(message)
 
-    anyio.run(RequestLimits(app, None), scope, None, collect)  # type: ignore[arg-type]
+    anyio.run(RequestLimits(app), scope, None, collect)  # type: ignore[arg-type]
     assert b"".join(piece["body"] for piece in pieces) == content
     assert all(len(piece["body"]) <= PIECE_BYTES for piece in pieces)
     *others, last = [piece["more_body"] for piece in pieces]

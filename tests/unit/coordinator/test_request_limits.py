@@ -17,7 +17,7 @@ from mallorn.core.log_setup import LONGEST, JsonLines, TextLines
 from mallorn.services.coordinator import health
 from mallorn.services.coordinator.app import Coordinator as CoordinatorApp
 from mallorn.services.coordinator.web import quotas
-from mallorn.services.coordinator.web.quotas import MOST_BUCKETS, FewAtOnce, RateLimit
+from mallorn.services.coordinator.web.quotas import MOST_BUCKETS, ConcurrentLimit, RateLimit
 from mallorn.services.coordinator.web.request_limits import LARGEST_BODY, LARGEST_HEADERS, LONGEST_ADDRESS
 from tests.fixtures.coordinator import PAGE, Coordinator, Start
 from tests.fixtures.waiting import PATIENCE, wait_for
@@ -166,14 +166,14 @@ def test_uploads_count_against_the_quota_while_they_arrive(start: Start) -> None
     coordinator = start(quota_model_bytes=150)
     with wire(coordinator) as client, client.makefile("rb") as answer:
         client.sendall(b"PUT /api/v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\nhalf")
-        wait_for(lambda: coordinator.parts.arriving._arriving["local"] == 100, "the first upload to begin")
+        wait_for(lambda: coordinator.parts.arriving._totals["local", ""] == 100, "the first upload to begin")
         second = coordinator.http.put("/models", content=b"b" * 100)
         assert (second.status_code, second.json()["hint"]) == (429, "mallorn models rm MODEL")
         client.sendall(b"a" * 96)
         assert answer.readline().startswith(b"HTTP/1.1 200")
     assert coordinator.http.put("/models", content=b"c" * 51).status_code == 429
     assert coordinator.http.put("/models", content=b"c" * 50).status_code == 200
-    assert coordinator.parts.arriving._arriving == {}
+    assert coordinator.parts.arriving._totals == {}
 
 
 def test_whether_it_is_ready_is_looked_up_once_for_all_who_ask(
@@ -212,16 +212,16 @@ def test_the_document_of_the_api_is_encoded_once(
 def test_an_owner_has_a_few_dear_answers_at_a_time(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quotas, "MOST_AT_ONCE", 1)
+    monkeypatch.setattr(coordinator.parts.few, "_most", 1)
     with coordinator.parts.few.hold_request_slot("local"):
-        for path in ("/dataset/stats", "/jobs/nope/report"):
+        for path in ("/dataset/stats", "/jobs/nope/report", "/jobs/nope/schedules"):
             answer = coordinator.http.get(path)
             assert (answer.status_code, answer.headers["Retry-After"]) == (429, "1"), path
     assert coordinator.http.get("/dataset/stats").status_code == 200
 
 
-def test_few_at_once_counts_each_owner() -> None:
-    few = FewAtOnce()
+def test_a_concurrent_limit_counts_each_owner() -> None:
+    few = ConcurrentLimit(quotas.MOST_AT_ONCE, "slow requests")
     entered, leave = Event(), Event()
 
     def hold() -> None:
@@ -232,14 +232,14 @@ def test_few_at_once_counts_each_owner() -> None:
     holders = [Thread(target=hold) for _ in range(quotas.MOST_AT_ONCE)]
     for holder in holders:
         holder.start()
-    wait_for(lambda: few._running["ada"] == quotas.MOST_AT_ONCE, "all to have come")
+    wait_for(lambda: few._totals["ada", ""] == quotas.MOST_AT_ONCE, "all to have come")
     with pytest.raises(TooMany), few.hold_request_slot("ada"):
         pass
     with few.hold_request_slot("bob"):
         leave.set()
     for holder in holders:
         holder.join()
-    assert few._running == {}
+    assert few._totals == {}
 
 
 def test_buckets_of_addresses_without_end_are_as_many_as_they_may_be() -> None:

@@ -177,9 +177,9 @@ def test_an_owner_has_a_limited_number_of_unfinished_uploads(start: Start) -> No
 
 def test_an_owner_has_a_limited_number_of_running_uploads(start: Start) -> None:
     limited = start(quota_uploads=1)
-    with limited.parts.arriving.track_upload("local"):
+    with limited.parts.uploads.hold_request_slot("local"):
         assert limited.http.put("/models", content=b"a").status_code == 429
-        with limited.parts.arriving.track_upload("bob"):
+        with limited.parts.uploads.hold_request_slot("bob"):
             pass
     assert limited.http.put("/models", content=b"a").status_code == 200
 
@@ -190,7 +190,7 @@ def test_bytes_count_against_the_quota_while_parts_are_joined(start: Start) -> N
     path = f"/uploads/{hashlib.sha256(content).hexdigest()}"
     assert limited.http.put(f"{path}/parts/0", content=content[:PART]).status_code == 204
     assert limited.http.put(f"{path}/parts/1", content=content[PART:]).status_code == 204
-    with limited.parts.arriving.track_upload("local") as grow:
+    with limited.parts.arriving.track_request("local") as grow:
         grow(PART)
         assert limited.http.post(f"{path}/complete").status_code == 429
     assert limited.http.post(f"{path}/complete").status_code == 200

@@ -49,9 +49,7 @@ export function App(): ReactNode {
             </a>
           ))}
         </nav>
-        {keyNeeded && !asking && (
-          <Press words="Sign in" onPress={() => setAsking(true)} />
-        )}
+        {keyNeeded && !asking && <Press words="Sign in" onPress={() => setAsking(true)} />}
         <Who key={visit} onOut={goOn} />
       </header>
       <main id="main" tabIndex={-1} key={visit}>

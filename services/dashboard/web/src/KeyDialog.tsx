@@ -4,7 +4,7 @@ import { useAct } from "./api/resource";
 import { address, newSecret } from "./api/client";
 import { signIn, useSession } from "./api/session";
 import { TextField } from "./ui/fields";
-import { Dialog } from "./ui/parts";
+import { Dialog, Press } from "./ui/parts";
 
 export function KeyDialog({ onDone, onClose }: { onDone: () => void; onClose: () => void }): ReactNode {
   const { data: session } = useSession();
@@ -27,9 +27,7 @@ export function KeyDialog({ onDone, onClose }: { onDone: () => void; onClose: ()
       )}
       {session?.provider && (
         <p className="buttons">
-          <button type="button" className="primary" onClick={() => location.assign(address("session/oidc", { page: newSecret(".") }))}>
-            Sign in with {session.provider}
-          </button>
+          <Press words={`Sign in with ${session.provider}`} kind="primary" onPress={() => location.assign(address("session/oidc", { page: newSecret(".") }))} />
         </p>
       )}
       <form onSubmit={submit} className="stack">

@@ -40,13 +40,8 @@ export function plural(value: number, noun: string, nouns = `${noun}s`): string 
 
 export function flops(value: number): string {
   const units = ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"];
-  let at = 0;
-  let rest = value;
-  while (rest >= 1000 && at < units.length - 1) {
-    rest /= 1000;
-    at += 1;
-  }
-  return `${at === 0 ? count(rest) : digits(rest)} ${units[at]}`;
+  const at = Math.max(0, units.findLastIndex((_unit, power) => value >= 1000 ** power));
+  return `${at === 0 ? count(value) : digits(value / 1000 ** at)} ${units[at]}`;
 }
 
 export function percent(share: number | null): string {

@@ -28,10 +28,7 @@ describe("server-sent events", () => {
     for (let cut = 0; cut <= text.length; cut += 1) {
       const parser = new EventParser();
       const events = [...parser.push(text.slice(0, cut)), ...parser.push(text.slice(cut))];
-      expect(events).toEqual([
-        { id: 1, kind: "measured", data: { trials: 4 } },
-        { id: 2, kind: "done", data: {} },
-      ]);
+      expect(events).toEqual([1, 2]);
     }
   });
 

@@ -39,7 +39,7 @@ export function useLive(jobId: string, active: boolean, onNews: () => void): Liv
           setMode("live");
         };
         try {
-          await follow(jobId, cursor.current.seen, take, sign, stop.signal);
+          await follow(jobId, cursor.current.seen, { onEvents: take, onSign: sign, signal: stop.signal });
           gather.now();
           await sleep(POLL_MS, stop.signal); // the job ended, or the server restarts: the job's state tells
         } catch {
@@ -50,8 +50,8 @@ export function useLive(jobId: string, active: boolean, onNews: () => void): Liv
         }
       }
     })();
-    function take(events: { id: number }[]): void {
-      cursor.current.seen = Math.max(cursor.current.seen, ...events.map((event) => event.id));
+    function take(events: number[]): void {
+      cursor.current.seen = Math.max(cursor.current.seen, ...events);
       gather.soon();
     }
     return () => {
@@ -92,38 +92,21 @@ function sleep(ms: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-export type JobEvent = { id: number; kind: string; data: unknown };
-
-/** Feeds on pieces of a stream, however they are cut, and gives whole events. */
+/** Feeds on pieces of a stream, however they are cut, and gives the numbers of whole events. */
 export class EventParser {
   private rest = "";
 
-  push(piece: string): JobEvent[] {
+  push(piece: string): number[] {
     const blocks = (this.rest + piece).split("\n\n");
     this.rest = blocks.pop() ?? "";
-    return blocks.map(parse).filter((event) => event !== null);
+    return blocks.flatMap((block) => /^id: ?(\d+)$/m.exec(block)?.[1] ?? []).map(Number);
   }
 }
 
-function parse(block: string): JobEvent | null {
-  const fields = new Map<string, string>();
-  for (const line of block.split("\n")) {
-    const colon = line.indexOf(":");
-    if (colon > 0) fields.set(line.slice(0, colon), line.slice(colon + 1).replace(/^ /, ""));
-  }
-  const data = fields.get("data");
-  if (data === undefined) return null;
-  return { id: Number(fields.get("id") ?? 0), kind: fields.get("event") ?? "message", data: JSON.parse(data) };
-}
+type Follow = { onEvents: (events: number[]) => void; onSign: () => void; signal: AbortSignal };
 
 /** Follow a job behind an event until its last, then return; throws when the stream breaks. */
-export async function follow(
-  jobId: string,
-  after: number,
-  onEvents: (events: JobEvent[]) => void,
-  onSign: () => void,
-  signal: AbortSignal,
-): Promise<void> {
+export async function follow(jobId: string, after: number, { onEvents, onSign, signal }: Follow): Promise<void> {
   const answer = await ask(`jobs/${jobId}/events`, { after }, { signal });
   if (answer.body === null) throw new Error("the stream has no body");
   onSign();

@@ -1,16 +1,19 @@
 /** Which job this is, what it was asked for, and what can be typed about it. */
 import type { ReactNode } from "react";
+import { useAct } from "../api/resource";
 import type { Job, JobOption } from "../api/types";
 import { date } from "../format";
 import { formatLabels } from "../jobs/choose";
 import { useOptions } from "../jobs/OptionFields";
 import { formatValue } from "../jobs/options";
-import { Copy, Entry, Section } from "../ui/parts";
+import { Copy, Entry, Press, Section } from "../ui/parts";
+import { Failed } from "../ui/states";
 import { commandsFor } from "./commands";
-import { address } from "../api/client";
+import { openReport } from "./download";
 
 export function About({ job }: { job: Job }): ReactNode {
   const known = useOptions();
+  const { error, act } = useAct();
   return (
     <Section id="about" title="About this job">
       <div className="columns">
@@ -31,9 +34,8 @@ export function About({ job }: { job: Job }): ReactNode {
         <dl className="about commands">
           <div>
             <Entry name="All there is to know of it on one page">
-              <a href={address(`jobs/${job.id}/report`)} target="_blank" rel="noreferrer">
-                Report (HTML)
-              </a>
+              <Press words="Report (HTML)" kind="small" onPress={() => void act(() => openReport(job))} />
+              {error && <Failed error={error} />}
             </Entry>
           </div>
           {commandsFor(job).map(([why, command]) => (

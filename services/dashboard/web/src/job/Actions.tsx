@@ -52,14 +52,7 @@ export function Actions({ job, rounds, tasks, onDone, onAgain }: Props): ReactNo
       {error && <Failed error={error} />}
       {asking === "cancel" && <CancelDialog jobs={[job]} onClose={close} />}
       {(asking === "archive" || asking === "delete") && (
-        <RemoveDialog
-          job={job}
-          how={asking}
-          onClose={(removed) => {
-            if (removed) go(["jobs"]);
-            else setAsking(null);
-          }}
-        />
+        <RemoveDialog job={job} how={asking} onClose={(removed) => (removed ? go(["jobs"]) : setAsking(null))} />
       )}
       {asking === "more" && <MoreTrials job={job} act={act} onClose={close} />}
     </div>

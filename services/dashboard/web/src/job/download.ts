@@ -10,6 +10,12 @@ export async function saveExported(job: Job, what: "schedules" | "library"): Pro
   save(await answer.blob(), `mallorn-${job.id}.${what === "library" ? "so" : "zip"}`);
 }
 
+/** Opens the report in its own tab from memory: a link would not send the page's secret. */
+export async function openReport(job: Job): Promise<void> {
+  const answer = await ask(`jobs/${job.id}/report`);
+  window.open(URL.createObjectURL(await answer.blob()), "_blank", "noopener");
+}
+
 /** Why there is nothing to download; nothing where there is. A job that is not done may have a library. */
 export function noDownload(job: Job, what: "schedules" | "library"): string | undefined {
   if (!job.exported) return job.export_deleted_at == null ? `There ${what === "library" ? "is a library" : "are schedules"} once the job is done` : "The exported files were deleted; measurements and schedules are still there";

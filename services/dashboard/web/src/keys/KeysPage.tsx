@@ -31,9 +31,7 @@ export function KeysPage(): ReactNode {
     <>
       <div className="title-row">
         <h1>Keys</h1>
-        {isAdmin(session.data) && (
-          <Press words="Make a key …" kind="primary" onPress={() => setMaking(true)} />
-        )}
+        {isAdmin(session.data) && <Press words="Make a key …" kind="primary" onPress={() => setMaking(true)} />}
       </div>
       <Shown of={keys} what="the keys" none={<NoKeys needed={session.data?.requires_key ?? true} />}>
         {({ items }) => <Keys keys={items} mayRotate={isAdmin(session.data)} onChange={setChange} />}

@@ -27,9 +27,7 @@ export function Failed({ error, retry }: { error: ApiError; retry?: () => void }
     <div className="state failed" role="alert">
       <strong>{error.message}</strong>
       {error.hint && <span className="hint">{error.hint}</span>}
-      {retry && (
-        <Press words="Try again" onPress={retry} />
-      )}
+      {retry && <Press words="Try again" onPress={retry} />}
     </div>
   );
 }
