@@ -3,22 +3,17 @@
 ModelCompiler answers with keys, comparisons and scripts that owners share, so it runs no code
 generated from a model. Before it reads anything, it forks a fork server. A process that runs
 programs is a fork of that server: it knows nothing but the programs and arrays that it is
-sent in a shared memory file. It can write no other file, start no process and connect to
-nothing; it answers each request with one bounded message, an error or none.
+sent. It can write no file, start no process and connect to nothing. The server bounds the
+length of its answers; they are bytes of arrays, or an error's text.
 """
 
-import fcntl
-import json
-import mmap
 import os
-import resource
 import signal
-import socket
 from collections.abc import Callable, Sequence
 from contextlib import ContextDecorator, suppress
 from functools import partial
-from itertools import pairwise
-from math import prod
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -32,7 +27,7 @@ from tvm.tirx import BufferStore
 
 from mallorn.graphc.core.graph_pass import Unsupported
 from mallorn.graphc.core.graph_rewriting import collect_nodes
-from mallorn.workers.device.forked_process import fork
+from mallorn.workers.device.forked_process import describe_exit, fork
 from mallorn.workers.sandbox import landlock, seccomp
 from mallorn.workers.sandbox.sandbox import OFF, WHOLE
 from mallorn.workers.sandbox.system_paths import system_paths
@@ -42,11 +37,10 @@ Array = NDArray[Any]
 #: Runs the `main` of a module for a target on these arguments; returns them after the run.
 RunProgram = Callable[[Any, Any, Sequence[Array]], list[Array]]
 
-_END: Final = b"end"  # ends the process; all other requests say where their text is in the memory
-_DONE: Final = b"done"  # other answers say what happened to the program
-_KILLED: Final = b"died of SIGKILL"  # by the kernel, for lack of memory
-_MESSAGE_BYTES: Final = 2000
-_ALIGNMENT: Final = 64  # TVM's kernels expect it of tensors
+_DONE: Final = b"done"  # at the end of arrays; other answers are errors
+_KILLED: Final = b"killed by SIGKILL"  # by the kernel, for lack of memory
+_ERROR_BYTES: Final = 2000
+_MOST_FDS: Final = 1 << 20
 _FOLDED: Final = "tir_function"  # name by which FoldConstant calls what it built
 _RUN: Final = "mallorn.run_folded_program"
 _VIRTUAL_MACHINE: Final = (tvm.cpu().dlpack_device_type(), 0, relax.VirtualMachine.POOLED_ALLOCATOR)
@@ -69,73 +63,55 @@ class ProgramEvaluator(ContextDecorator):
     function. Construct it before this process reads files of strangers."""
 
     def __init__(self, sandbox_level: str) -> None:
-        self._server, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._memory_fd = os.memfd_create("programs", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        # If a process could shorten the file, reading it would end this process.
-        fcntl.fcntl(self._memory_fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
-        self._memory_bytes = self._programs = 0
+        self._server, control = Pipe()
+        self._programs = 0
         with control:
-            fork(partial(_serve_forks, control, self._memory_fd, sandbox_level), new_session=False)
+            fork(partial(_serve_forks, control, sandbox_level), new_session=False)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._memory_bytes:
-            self._ask(_END)
-            with mmap.mmap(self._memory_fd, self._memory_bytes) as memory:
-                memory.madvise(mmap.MADV_REMOVE)
+        self._ask(0)
 
     def run(self, mod: Any, target: Any, arrays: Sequence[Array]) -> list[Array]:
         """Run a module's `main`, as RunProgram. Raises ProgramFailed, MemoryError."""
-        tensors = [tvm.runtime.tensor(array) for array in arrays]
-        self.call(self.build(mod, target, "main"), tensors, inputs=len(tensors), first_output=0)
-        return [tensor.numpy() for tensor in tensors]
+        return self.call(self.build(mod, target, "main"), arrays, first_output=0)
 
     def build(self, mod: Any, target: Any, function: str) -> int:
         """Build a function; return its number for `call`. Raises ProgramFailed."""
         opt_level = tvm.transform.PassContext.current().opt_level
         texts = tvm.ir.save_json(mod), tvm.ir.save_json(target)
         self._programs += 1
-        self._request({"program": self._programs, "build": (*texts, function, opt_level)}, (), 0, 0)
+        self._request(0, self._programs, *texts, function, opt_level)
         return self._programs
 
-    def call(self, program: int, tensors: Sequence[Any], inputs: int, first_output: int) -> None:
-        """Call a built program on copies of the first `inputs` tensors and on zeros; copy its
-        outputs into `tensors`. Raises ProgramFailed, MemoryError."""
-        self._request({"program": program}, tensors, inputs, first_output)
+    def call(self, program: int, arrays: Sequence[Array], first_output: int) -> list[Array]:
+        """Call a built program; return the arrays from `first_output` on after the run.
+        Raises ProgramFailed, MemoryError."""
+        outputs = arrays[first_output:]
+        ends = np.cumsum([array.nbytes for array in outputs])
+        data = self._request(int(ends[-1]), program, [*arrays], first_output)
+        parts = np.split(np.frombuffer(data, "uint8"), ends[:-1])
+        pairs = zip(parts, outputs, strict=True)
+        return [part.copy().view(array.dtype).reshape(array.shape) for part, array in pairs]
 
-    def _request(
-        self, fields: dict[str, Any], tensors: Sequence[Any], inputs: int, first_output: int
-    ) -> None:
-        places, start = [], 0  # the memory holds the tensors, then the text of the request
-        for tensor in tensors:
-            kind, shape = tvm_ffi.dtype(str(tensor.dtype)), list(map(int, tensor.shape))
-            size = (prod(shape) * kind.bits * kind.lanes + 7) // 8
-            places.append((start, start + size, shape, str(kind)))
-            start += -(-size // _ALIGNMENT) * _ALIGNMENT
-        text = json.dumps(fields | {"places": places}).encode()
-        if (end := start + len(text)) > self._memory_bytes:
-            os.ftruncate(self._memory_fd, end)
-            self._memory_bytes = end
-        memory = np.frombuffer(mmap.mmap(self._memory_fd, end), "uint8")
-        memory[places[inputs][0] if inputs < len(places) else start : start] = 0
-        memory[start:] = np.frombuffer(text, "uint8")
-        copies = _tensors_in(memory, places)
-        for tensor, copy in zip(tensors[:inputs], copies, strict=False):
-            tensor.copyto(copy)
-        answer = self._ask(json.dumps([start, end]).encode())
-        if answer != _DONE:
+    def _request(self, data_bytes: int, *request: object) -> bytes:
+        answer = self._ask(data_bytes + _ERROR_BYTES, *request)
+        if len(answer) != data_bytes + len(_DONE) or not answer.endswith(_DONE):
             error = MemoryError if answer == _KILLED else ProgramFailed
-            raise error(f"a program of the model {answer.decode(errors='replace')}")
-        for tensor, copy in zip(tensors[first_output:], copies[first_output:], strict=True):
-            copy.copyto(tensor)
+            text = answer[:_ERROR_BYTES].decode(errors="replace")
+            raise error(f"a program of the model failed: {text}")
+        return answer[:data_bytes]
 
-    def _ask(self, request: bytes) -> bytes:
-        self._server.send(request)
-        if not (answer := self._server.recv(_MESSAGE_BYTES)):
-            raise SystemExit("the fork server has ended")
-        return answer
+    def _ask(self, most_bytes: int, *request: object) -> bytes:
+        """Send a request and return an answer of at most `most_bytes`; 0 ends the process."""
+        try:
+            self._server.send(most_bytes)
+            self._server.send(request)
+            return self._server.recv_bytes()
+        except (EOFError, BrokenPipeError):
+            raise SystemExit("the fork server has ended") from None
 
 
 def redirect_folding(evaluator: ProgramEvaluator) -> None:
@@ -162,49 +138,48 @@ def redirect_folding(evaluator: ProgramEvaluator) -> None:
         return machine
 
     def run(program: int, inputs: int, *tensors: Any) -> None:
-        evaluator.call(program, tensors, inputs, inputs)
+        arrays = [tensor.numpy() for tensor in tensors]
+        for array in arrays[inputs:]:
+            array.fill(0)
+        for tensor, output in zip(tensors[inputs:], evaluator.call(program, arrays, inputs), strict=True):
+            tensor.copyfrom(output)
 
     tvm_ffi.register_global_func(_RUN, run, override=True)
     tvm_ffi.register_global_func("tirx.build", build, override=True)
 
 
-def _serve_forks(control: socket.socket, memory_fd: int, level: str) -> None:
-    """Pass requests to a process, which is forked for the first one after _END, and its
-    answers back, until the parent closes the connection."""
-    _close_all_but(control.fileno(), memory_fd)
+def _serve_forks(control: Connection, level: str) -> None:
+    """Pass requests to a process, which is forked for the first one, and its answers back,
+    until the parent closes the connection."""
+    _close_all_but(control)
     readable = [(path, landlock.READ) for path, _ in system_paths()]
     pid = 0
-    while request := control.recv(_MESSAGE_BYTES):
-        answer = b""
-        if request != _END:
-            if not pid:
+    with suppress(EOFError):
+        while True:
+            most_bytes, request, answer = control.recv(), control.recv_bytes(), b""
+            if most_bytes and not pid:
                 # A connection of its own: a process could close one that others use later.
-                connection, requests = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                connection, requests = Pipe()
                 with requests:
-                    serve = partial(_serve_programs, requests, memory_fd, level, readable)
-                    pid = fork(serve, new_session=False)
-            with suppress(BrokenPipeError, ConnectionResetError):
-                connection.send(request)
-                answer = connection.recv(_MESSAGE_BYTES)
-        if not answer and pid:
-            os.kill(pid, signal.SIGKILL)  # without effect if it is what has died
-            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            connection.close()
-            pid, answer = 0, b"ended its process"
-            if code < 0:
-                answer = f"died of {signal.Signals(-code).name}".encode()
-        control.send(answer or _DONE)
+                    pid = fork(partial(_serve_programs, requests, level, readable), new_session=False)
+            with suppress(EOFError, OSError):  # the process ended, or its answer is too long
+                if most_bytes:
+                    connection.send_bytes(request)
+                    answer = connection.recv_bytes(most_bytes)
+            if not answer and pid:
+                os.kill(pid, signal.SIGKILL)  # without effect if it is what has died
+                connection.close()
+                answer = describe_exit(os.waitpid(pid, 0)[1]).encode()
+                pid = 0
+            control.send_bytes(answer or _DONE)
 
 
-def _serve_programs(
-    requests: socket.socket, memory_fd: int, level: str, readable: Sequence[tuple[Path, int]]
-) -> None:
+def _serve_programs(requests: Connection, level: str, readable: Sequence[tuple[Path, int]]) -> None:
     """Carry out requests in this process, until it is killed."""
     null_fd = os.open(os.devnull, os.O_RDWR)
     for fd in range(3):
         os.dup2(null_fd, fd)
-    _close_all_but(requests.fileno(), memory_fd)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # it could lengthen the memory file
+    _close_all_but(requests)
     tolerated = () if level == WHOLE else (OSError,)
     if level != OFF:
         with suppress(*tolerated):
@@ -212,32 +187,28 @@ def _serve_programs(
         with suppress(*tolerated):
             seccomp.install_syscall_filter(spawns=False, takes_sockets=False)
     functions: dict[int, Any] = {}
-    while request := requests.recv(_MESSAGE_BYTES):
-        start, end = json.loads(request)
-        memory = np.frombuffer(mmap.mmap(memory_fd, end), "uint8")
-        fields, answer = json.loads(memory[start:].tobytes()), _DONE
+    while True:
+        program, *request = requests.recv()
+        answer = b""
         # The one broad `except`: the caller decides what an exception means.
         try:
-            if "build" not in fields:
-                functions[fields["program"]](*_tensors_in(memory, fields["places"]))
+            if program in functions:
+                arrays, first_output = request
+                tensors = [tvm.runtime.tensor(array) for array in arrays]
+                functions[program](*tensors)
+                answer = b"".join(tensor.numpy().tobytes() for tensor in tensors[first_output:])
             else:
-                mod, target, name, opt_level = fields["build"]
+                mod, target, name, opt_level = request
                 with tvm.transform.PassContext(opt_level=opt_level):
                     built = tvm.tirx.build(tvm.ir.load_json(mod), target=tvm.ir.load_json(target))
-                functions[fields["program"]] = built[name]
+                functions[program] = built[name]
+            answer += _DONE
         except Exception as error:
-            answer = f"raised an error: {describe_tvm_error(error)}".encode()[:_MESSAGE_BYTES]
-        requests.send(answer)
+            answer = describe_tvm_error(error).encode()[:_ERROR_BYTES]
+        requests.send_bytes(answer)
 
 
-def _close_all_but(*kept: int) -> None:
-    for low, high in pairwise((2, *sorted(kept), os.sysconf("SC_OPEN_MAX"))):
-        os.closerange(low + 1, high)
-
-
-def _tensors_in(memory: Array, places: Sequence[tuple[int, int, list[int], str]]) -> list[Any]:
-    """Return tensors that share the memory, by first byte, end, shape and data type."""
-    return [
-        tvm.runtime.from_dlpack(memory[start:end])._create_view(shape, dtype)
-        for start, end, shape, dtype in places
-    ]
+def _close_all_but(connection: Connection) -> None:
+    kept_fd = connection.fileno()
+    os.closerange(3, kept_fd)
+    os.closerange(kept_fd + 1, _MOST_FDS)
