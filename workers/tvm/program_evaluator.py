@@ -4,16 +4,17 @@ ModelCompiler answers with keys, comparisons and scripts that owners share, so i
 generated from a model. Before it reads anything, it forks a fork server. A process that runs
 programs is a fork of that server: it knows nothing but the programs and arrays that it is
 sent. It can write no file, start no process and connect to nothing. The server bounds the
-length of its answers; they are bytes of arrays, or an error's text.
+length of its answers: bytes of arrays, or an error's text.
 """
 
+import json
 import os
 import signal
+import socket
 from collections.abc import Callable, Sequence
 from contextlib import ContextDecorator, suppress
 from functools import partial
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
+from math import prod
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -31,15 +32,15 @@ from mallorn.workers.device.forked_process import describe_exit, fork
 from mallorn.workers.sandbox import landlock, seccomp
 from mallorn.workers.sandbox.sandbox import OFF, WHOLE
 from mallorn.workers.sandbox.system_paths import system_paths
+from mallorn.workers.subprocesses.frame_channel import Channel, ChannelClosed, Frame, FrameTooLarge
 from mallorn.workers.tvm.check_onnx_model import describe_tvm_error
 
 Array = NDArray[Any]
 #: Runs the `main` of a module for a target on these arguments; returns them after the run.
 RunProgram = Callable[[Any, Any, Sequence[Array]], list[Array]]
 
-_DONE: Final = b"done"  # at the end of arrays; other answers are errors
-_KILLED: Final = b"killed by SIGKILL"  # by the kernel, for lack of memory
-_ERROR_BYTES: Final = 2000
+_KILLED: Final = "killed by SIGKILL"  # by the kernel, for lack of memory
+_ERROR_BYTES: Final = 4000  # four for each character
 _MOST_FDS: Final = 1 << 20
 _FOLDED: Final = "tir_function"  # name by which FoldConstant calls what it built
 _RUN: Final = "mallorn.run_folded_program"
@@ -63,7 +64,8 @@ class ProgramEvaluator(ContextDecorator):
     function. Construct it before this process reads files of strangers."""
 
     def __init__(self, sandbox_level: str) -> None:
-        self._server, control = Pipe()
+        end, control = socket.socketpair()
+        self._server = Channel(end)
         self._programs = 0
         with control:
             fork(partial(_serve_forks, control, sandbox_level), new_session=False)
@@ -83,34 +85,31 @@ class ProgramEvaluator(ContextDecorator):
         opt_level = tvm.transform.PassContext.current().opt_level
         texts = tvm.ir.save_json(mod), tvm.ir.save_json(target)
         self._programs += 1
-        self._request(0, self._programs, *texts, function, opt_level)
+        self._request(0, b"", self._programs, *texts, function, opt_level)
         return self._programs
 
     def call(self, program: int, arrays: Sequence[Array], first_output: int) -> list[Array]:
         """Call a built program; return the arrays from `first_output` on after the run.
         Raises ProgramFailed, MemoryError."""
-        outputs = arrays[first_output:]
-        ends = np.cumsum([array.nbytes for array in outputs])
-        data = self._request(int(ends[-1]), program, [*arrays], first_output)
-        parts = np.split(np.frombuffer(data, "uint8"), ends[:-1])
-        pairs = zip(parts, outputs, strict=True)
-        return [part.copy().view(array.dtype).reshape(array.shape) for part, array in pairs]
+        kinds = [(str(array.dtype), array.shape) for array in arrays]
+        body = b"".join(array.tobytes() for array in arrays)
+        data_bytes = sum(array.nbytes for array in arrays[first_output:])
+        data = self._request(data_bytes, body, program, kinds, first_output)
+        return _split(data, kinds[first_output:])
 
-    def _request(self, data_bytes: int, *request: object) -> bytes:
-        answer = self._ask(data_bytes + _ERROR_BYTES, *request)
-        if len(answer) != data_bytes + len(_DONE) or not answer.endswith(_DONE):
-            error = MemoryError if answer == _KILLED else ProgramFailed
-            text = answer[:_ERROR_BYTES].decode(errors="replace")
-            raise error(f"a program of the model failed: {text}")
-        return answer[:data_bytes]
+    def _request(self, data_bytes: int, body: bytes, *fields: object) -> bytes:
+        answer = self._ask(data_bytes + _ERROR_BYTES, body, *fields)
+        if answer.head or len(answer.body) != data_bytes:
+            error = MemoryError if answer.head == _KILLED else ProgramFailed
+            raise error(f"a program of the model failed: {answer.head[:_ERROR_BYTES]}")
+        return answer.body
 
-    def _ask(self, most_bytes: int, *request: object) -> bytes:
+    def _ask(self, most_bytes: int, body: bytes = b"", *fields: object) -> Frame:
         """Send a request and return an answer of at most `most_bytes`; 0 ends the process."""
+        self._server.put(Frame(json.dumps([most_bytes, *fields]), body))
         try:
-            self._server.send(most_bytes)
-            self._server.send(request)
-            return self._server.recv_bytes()
-        except (EOFError, BrokenPipeError):
+            return _receive(self._server)
+        except ChannelClosed:
             raise SystemExit("the fork server has ended") from None
 
 
@@ -148,33 +147,36 @@ def redirect_folding(evaluator: ProgramEvaluator) -> None:
     tvm_ffi.register_global_func("tirx.build", build, override=True)
 
 
-def _serve_forks(control: Connection, level: str) -> None:
+def _serve_forks(control: socket.socket, level: str) -> None:
     """Pass requests to a process, which is forked for the first one, and its answers back,
     until the parent closes the connection."""
     _close_all_but(control)
+    parent = Channel(control)
     readable = [(path, landlock.READ) for path, _ in system_paths()]
     pid = 0
-    with suppress(EOFError):
+    with suppress(ChannelClosed):
         while True:
-            most_bytes, request, answer = control.recv(), control.recv_bytes(), b""
+            request, answer = _receive(parent), None
+            most_bytes = json.loads(request.head)[0]
             if most_bytes and not pid:
                 # A connection of its own: a process could close one that others use later.
-                connection, requests = Pipe()
+                end, requests = socket.socketpair()
                 with requests:
                     pid = fork(partial(_serve_programs, requests, level, readable), new_session=False)
-            with suppress(EOFError, OSError):  # the process ended, or its answer is too long
+            with suppress(ChannelClosed, FrameTooLarge):
                 if most_bytes:
-                    connection.send_bytes(request)
-                    answer = connection.recv_bytes(most_bytes)
-            if not answer and pid:
+                    process = Channel(end, most_bytes)
+                    process.put(request)
+                    answer = _receive(process)
+            if answer is None and pid:
                 os.kill(pid, signal.SIGKILL)  # without effect if it is what has died
-                connection.close()
-                answer = describe_exit(os.waitpid(pid, 0)[1]).encode()
+                end.close()
+                answer = Frame(describe_exit(os.waitpid(pid, 0)[1]))
                 pid = 0
-            control.send_bytes(answer or _DONE)
+            parent.put(answer or Frame(""))
 
 
-def _serve_programs(requests: Connection, level: str, readable: Sequence[tuple[Path, int]]) -> None:
+def _serve_programs(requests: socket.socket, level: str, readable: Sequence[tuple[Path, int]]) -> None:
     """Carry out requests in this process, until it is killed."""
     null_fd = os.open(os.devnull, os.O_RDWR)
     for fd in range(3):
@@ -186,29 +188,44 @@ def _serve_programs(requests: Connection, level: str, readable: Sequence[tuple[P
             landlock.restrict_process(readable, opens_network=False)
         with suppress(*tolerated):
             seccomp.install_syscall_filter(spawns=False, takes_sockets=False)
-    functions: dict[int, Any] = {}
+    server, functions = Channel(requests), dict[int, Any]()
     while True:
-        program, *request = requests.recv()
-        answer = b""
+        request, error_text, data = _receive(server), "", b""
+        _, program, *fields = json.loads(request.head)
         # The one broad `except`: the caller decides what an exception means.
         try:
             if program in functions:
-                arrays, first_output = request
-                tensors = [tvm.runtime.tensor(array) for array in arrays]
+                kinds, first_output = fields
+                tensors = [tvm.runtime.tensor(array) for array in _split(request.body, kinds)]
                 functions[program](*tensors)
-                answer = b"".join(tensor.numpy().tobytes() for tensor in tensors[first_output:])
+                data = b"".join(tensor.numpy().tobytes() for tensor in tensors[first_output:])
             else:
-                mod, target, name, opt_level = request
+                mod, target, name, opt_level = fields
                 with tvm.transform.PassContext(opt_level=opt_level):
                     built = tvm.tirx.build(tvm.ir.load_json(mod), target=tvm.ir.load_json(target))
                 functions[program] = built[name]
-            answer += _DONE
         except Exception as error:
-            answer = describe_tvm_error(error).encode()[:_ERROR_BYTES]
-        requests.send_bytes(answer)
+            error_text = describe_tvm_error(error)[: _ERROR_BYTES // 8].replace("\n", " ")
+        server.put(Frame(error_text, data))
 
 
-def _close_all_but(connection: Connection) -> None:
-    kept_fd = connection.fileno()
+def _close_all_but(kept: socket.socket) -> None:
+    kept_fd = kept.fileno()
     os.closerange(3, kept_fd)
     os.closerange(kept_fd + 1, _MOST_FDS)
+
+
+def _receive(channel: Channel) -> Frame:
+    while (frame := channel.receive_frame()) is None:
+        channel.wait()
+    return frame
+
+
+def _split(data: bytes, kinds: Sequence[tuple[str, Sequence[int]]]) -> list[Array]:
+    """Return copies of the arrays in `data`, by data type and shape."""
+    arrays, start = list[Array](), 0
+    for dtype, shape in kinds:
+        array = np.frombuffer(data, dtype, prod(shape), start)
+        arrays.append(array.reshape(shape).copy())
+        start += array.nbytes
+    return arrays
