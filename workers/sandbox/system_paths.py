@@ -1,6 +1,7 @@
 """Paths of the host that every process in a sandbox may use: system, this Python, and our code."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from glob import glob
@@ -80,8 +81,7 @@ def accelerator_paths(kind: str, gpu_uuid: str = "") -> Iterator[tuple[str, int]
 def _nvidia_node(uuid: str) -> str | None:
     """Return the name of a GPU's node in /dev; None if the driver does not name it."""
     for file in glob(f"{_NVIDIA_FACTS}/*/information"):
-        pairs = (line.partition(":") for line in Path(file).read_text().splitlines())
-        facts = {name.strip(): value.strip() for name, _, value in pairs}
-        if uuid and facts.get("GPU UUID") == uuid and facts.get("Device Minor", "").isdecimal():
-            return f"nvidia{facts['Device Minor']}"
+        text = Path(file).read_text()
+        if uuid and uuid in text and (minor := re.search(r"^Device Minor:\s*(\d+)", text, re.MULTILINE)):
+            return f"nvidia{minor[1]}"
     return None

@@ -74,7 +74,7 @@ class ProgramEvaluator(ContextDecorator):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ask(0)
+        self._request(0)
 
     def run(self, mod: Any, target: Any, arrays: Sequence[Array]) -> list[Array]:
         """Run a module's `main`, as RunProgram. Raises ProgramFailed, MemoryError."""
@@ -97,20 +97,17 @@ class ProgramEvaluator(ContextDecorator):
         data = self._request(data_bytes, body, program, kinds, first_output)
         return _split(data, kinds[first_output:])
 
-    def _request(self, data_bytes: int, body: bytes, *fields: object) -> bytes:
-        answer = self._ask(data_bytes + _ERROR_BYTES, body, *fields)
+    def _request(self, data_bytes: int, body: bytes = b"", *fields: object) -> bytes:
+        """Send a request and return `data_bytes`; one without fields ends the process."""
+        self._server.put(Frame(json.dumps([data_bytes, *fields]), body))
+        try:
+            answer = _receive(self._server)
+        except ChannelClosed:
+            raise SystemExit("the fork server has ended") from None
         if answer.head or len(answer.body) != data_bytes:
             error = MemoryError if answer.head == _KILLED else ProgramFailed
             raise error(f"a program of the model failed: {answer.head[:_ERROR_BYTES]}")
         return answer.body
-
-    def _ask(self, most_bytes: int, body: bytes = b"", *fields: object) -> Frame:
-        """Send a request and return an answer of at most `most_bytes`; 0 ends the process."""
-        self._server.put(Frame(json.dumps([most_bytes, *fields]), body))
-        try:
-            return _receive(self._server)
-        except ChannelClosed:
-            raise SystemExit("the fork server has ended") from None
 
 
 def redirect_folding(evaluator: ProgramEvaluator) -> None:
@@ -157,22 +154,22 @@ def _serve_forks(control: socket.socket, level: str) -> None:
     with suppress(ChannelClosed):
         while True:
             request, answer = _receive(parent), None
-            most_bytes = json.loads(request.head)[0]
-            if most_bytes and not pid:
+            data_bytes, *fields = json.loads(request.head)
+            if fields and not pid:
                 # A connection of its own: a process could close one that others use later.
                 end, requests = socket.socketpair()
                 with requests:
                     pid = fork(partial(_serve_programs, requests, level, readable), new_session=False)
             with suppress(ChannelClosed, FrameTooLarge):
-                if most_bytes:
-                    process = Channel(end, most_bytes)
+                if fields:
+                    process = Channel(end, data_bytes + _ERROR_BYTES)
                     process.put(request)
                     answer = _receive(process)
             if answer is None and pid:
                 os.kill(pid, signal.SIGKILL)  # without effect if it is what has died
                 end.close()
-                answer = Frame(describe_exit(os.waitpid(pid, 0)[1]))
-                pid = 0
+                status = os.waitpid(pid, 0)[1]
+                pid, answer = 0, Frame(describe_exit(status) if fields else "")
             parent.put(answer or Frame(""))
 
 
