@@ -315,7 +315,7 @@ class ChildSession:
 
 
 def repeat_limit_sec(call: Json) -> float:
-    """Return the limit for repeating timings that were disturbed."""
+    """Return the seconds that may be spent on repeating timings that were disturbed."""
     _, repeat, min_repeat_ms = call.get("evaluator") or (0, 0, 0)
     return float(repeat * min_repeat_ms / 1e3)
 
