@@ -37,14 +37,12 @@ _ACCELERATORS: Final = {
 
 def system_paths() -> Iterator[tuple[Path, int]]:
     """Yield the paths of the system, this Python and our code, with their Landlock rights."""
-    for path in (*_PROGRAMS, sys.prefix, sys.base_prefix, sys.exec_prefix):
-        yield Path(path), RUN
-    for path in _FACTS:
-        yield Path(path), READ
-    for name in _ETC:
-        yield Path("/etc", name), READ
-    for pattern in _DEVICES:
-        yield from ((Path(path), USE) for path in glob(f"/dev/{pattern}"))
+    programs = *_PROGRAMS, sys.prefix, sys.base_prefix, sys.exec_prefix
+    yield from ((Path(path), RUN) for path in programs)
+    yield from ((folder, RUN) for folder in cuda_folders())
+    yield from ((Path(path), READ) for path in _FACTS)
+    yield from ((Path("/etc", name), READ) for name in _ETC)
+    yield from ((Path("/dev", name), USE) for name in _DEVICES)
     prefixes = sys.prefix, sys.base_prefix, "/usr"
     for folder in map(Path, sys.path):
         if any(folder.is_relative_to(prefix) for prefix in prefixes):
@@ -63,8 +61,6 @@ def system_paths() -> Iterator[tuple[Path, int]]:
                 not entry.name.startswith(".") and next(entry.glob("*.py"), None) is not None
             ):
                 yield entry, READ
-    for folder in cuda_folders():
-        yield folder, RUN
 
 
 def accelerator_paths(kind: str, gpu_uuid: str = "") -> Iterator[tuple[str, int]]:

@@ -29,6 +29,7 @@ from tvm.tirx import BufferStore
 from mallorn.graphc.core.graph_pass import Unsupported
 from mallorn.graphc.core.graph_rewriting import collect_nodes
 from mallorn.workers.device.forked_process import describe_exit, fork
+from mallorn.workers.device.random_and_saved_arrays import dtype_of
 from mallorn.workers.sandbox import landlock, seccomp
 from mallorn.workers.sandbox.sandbox import OFF, WHOLE
 from mallorn.workers.sandbox.system_paths import system_paths
@@ -222,7 +223,7 @@ def _split(data: bytes, kinds: Sequence[tuple[str, Sequence[int]]]) -> list[Arra
     """Return copies of the arrays in `data`, by data type and shape."""
     arrays, start = list[Array](), 0
     for dtype, shape in kinds:
-        array = np.frombuffer(data, dtype, prod(shape), start)
+        array = np.frombuffer(data, dtype_of(dtype), prod(shape), start)
         arrays.append(array.reshape(shape).copy())
         start += array.nbytes
     return arrays
