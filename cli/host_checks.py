@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from subprocess import PIPE, Popen
@@ -58,8 +58,13 @@ def check_linker() -> str:
     """Link a library as a test. Raises HostFault if that fails."""
     from mallorn.workers.tvm.linker import check_linking
 
-    with _use_child_path(), TemporaryDirectory(prefix="mallorn-check-") as folder:
-        return f"{check_linking(Path(folder))} makes shared libraries"
+    old_path = os.environ.get("PATH", os.defpath)
+    os.environ["PATH"] = search_path()  # the linker is the one that the service finds
+    try:
+        with TemporaryDirectory(prefix="mallorn-check-") as folder:
+            return f"{check_linking(Path(folder))} makes shared libraries"
+    finally:
+        os.environ["PATH"] = old_path
 
 
 def check_shared_libraries() -> str:
@@ -96,7 +101,7 @@ def tvm_process(
     the user but the model and its weights, and writes to the folders `writes`."""
     from mallorn.workers.interfaces.model_compiler import open_sandboxed_compiler
 
-    files = []
+    files = list[Path]()
     with suppress(InvalidModel):  # the command's own check says what is wrong with the model
         if model is not None:
             files.append(file := find_model_file(model))
@@ -213,17 +218,3 @@ def check_host(data: Path) -> None:
     check_linker()
     CoreLock().files()
     check_free_space(data)
-
-
-@contextmanager
-def _use_child_path() -> Iterator[None]:
-    """Use the PATH of the service's processes in the block, to find the same programs."""
-    old_path = os.environ.get("PATH")
-    os.environ["PATH"] = search_path()
-    try:
-        yield
-    finally:
-        if old_path is None:
-            del os.environ["PATH"]
-        else:
-            os.environ["PATH"] = old_path

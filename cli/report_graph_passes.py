@@ -10,7 +10,7 @@ import typer
 from mallorn.cli.host_checks import resolve_target, tvm_process
 from mallorn.cli.run_service_part import require_packages
 from mallorn.cli.terminal.job_options import ShapeOption, TargetOption, accepted_names_text, parse_input_shape
-from mallorn.cli.terminal.output import JsonOption, print_json, print_note, stdout, table
+from mallorn.cli.terminal.output import JsonOption, print_json, print_note, print_rows, stdout, table
 from mallorn.core.targets import LOCAL
 from mallorn.onnx_export import as_onnx, find_model_file
 from mallorn.wording.format_values import Column
@@ -43,12 +43,7 @@ def passes(
     with require_packages("worker"):
         if model is None:
             with tvm_process() as graphs:
-                entries = graphs.list_passes()
-            if as_json:
-                print_json(entries)
-            else:
-                stdout().print(table(entries, ENTRY_COLUMNS))
-            return
+                return print_rows(graphs.list_passes(), ENTRY_COLUMNS, as_json, "there are no passes")
         from mallorn.workers.sandbox.sandbox import FILE_BYTES
         from mallorn.workers.sandbox.untrusted_files import copy_out, untrusted_folder
         from mallorn.workers.tvm.graph_recipes import recipe_for

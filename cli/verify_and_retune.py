@@ -102,8 +102,7 @@ def to_markdown(verification: Verification) -> str:
     ]
     for check in verification.checks:
         if (check.kind, check.outcome) != ("applied", "passed"):
-            name, text = _as_markdown(check.name), _as_markdown(check.text)
-            lines.append(f"| {name} | {check.outcome} | {text} |")
+            lines.append(f"| {_as_markdown(check.name)} | {check.outcome} | {_as_markdown(check.text)} |")
     return "\n".join(lines) + "\n"
 
 

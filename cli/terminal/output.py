@@ -111,22 +111,18 @@ def client(url: str | None, api_key: str | None, data: Path | None = None) -> "C
 
 def print_error(message: str, hint: str = "") -> None:
     """Print an error message and, if there is one, the next command to type."""
-    _print_to_user(message, "error: ", "bold red")
+    print_note(message, "error: ", "bold red")
     if hint:
         print_next(hint)
 
 
 def print_next(command: str) -> None:
     """Print the command to type next."""
-    _print_to_user(command, "next:  ", "bold")
+    print_note(command, "next:  ", "bold")
 
 
-def print_note(text: str) -> None:
+def print_note(text: str, label: str = "", style: str = "") -> None:
     """Print a line for the user on stderr, separate from the data."""
-    _print_to_user(text)
-
-
-def _print_to_user(text: str, label: str = "", style: str = "") -> None:
     line = Text.assemble((label, style), escape_control_characters(text))
     stderr().print(line, soft_wrap=True)
 
@@ -187,10 +183,7 @@ def table(values: Iterable[T], columns: Sequence[Column[T]]) -> Table:
 def fact_table(title: str, value: str, facts: Mapping[str, Cell]) -> Table:
     """Return a table of names and values, without those that are empty."""
     rows = [(name, fact) for name, fact in facts.items() if fact not in (None, "")]
-    columns = (
-        Column[tuple[str, Cell]](title, lambda fact: fact[0]),
-        Column[tuple[str, Cell]](value, lambda fact: fact[1]),
-    )
+    columns = [Column[tuple[str, Cell]](heading, itemgetter(i)) for i, heading in enumerate((title, value))]
     return table(rows, columns)
 
 

@@ -3,18 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import (
-    ColumnElement,
-    ScalarSelect,
-    and_,
-    case,
-    exists,
-    func,
-    literal_column,
-    not_,
-    or_,
-    select,
-)
+from sqlalchemy import ColumnElement, ScalarSelect, and_, case, exists, func, literal_column, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, aliased
 
 from mallorn.core.job_options import JobOptions
@@ -70,7 +59,7 @@ def was_given_usual_time() -> ColumnElement[bool]:
         Measurement.outcome == Outcome.BUILD_TIMEOUT,
         func.coalesce(Measurement.limit_sec, defaults.build_timeout_sec) < defaults.build_timeout_sec,
     )
-    return not_(or_(is_early_build_timeout, _timed_out_under(defaults.run_timeout_sec)))
+    return ~or_(is_early_build_timeout, _timed_out_under(defaults.run_timeout_sec))
 
 
 def _timed_out_under(run_sec: float) -> ColumnElement[bool]:
@@ -194,4 +183,4 @@ def was_left_unbuilt() -> ColumnElement[bool]:
 
 def has_failed() -> ColumnElement[bool]:
     """Return the condition for failures, except candidates that were left unbuilt."""
-    return and_(Measurement.outcome != Outcome.OK, not_(was_left_unbuilt()))
+    return and_(Measurement.outcome != Outcome.OK, ~was_left_unbuilt())

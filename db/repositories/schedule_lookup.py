@@ -55,15 +55,13 @@ class ScheduleLookups(Repository):
             return ScheduleLookup(found=list(page.items), nearest=[])
         items: list[NearestSchedule] = []
         for workload in sorted(workloads, key=lambda row: _distance(query, row))[:MOST_RANKED]:
-            items += self._list_measured(owner, query, workload)
+            items += self._nearest(owner, query, workload)
             if len(items) >= ENOUGH:
                 break
         nearest = sorted(items, key=lambda item: len(item.differences))[:NEAREST]
         return ScheduleLookup(found=[], nearest=nearest)
 
-    def _list_measured(
-        self, owner: str | None, query: ScheduleQuery, workload: Workload
-    ) -> list[NearestSchedule]:
+    def _nearest(self, owner: str | None, query: ScheduleQuery, workload: Workload) -> list[NearestSchedule]:
         """Return a workload's best measurement on each target and with each TVM that the owner may read."""
         wanted_target = query.target.text if query.target else None
         wanted_version = query.program.tvm_version if query.program else None
@@ -78,19 +76,19 @@ class ScheduleLookups(Repository):
             .order_by(TargetRow.text != wanted_target, Context.tvm_version.desc())
             .limit(NEAREST)
         )
-        items = []
-        for target, version, us in self.session.execute(times):
-            fields = ("target", wanted_target, target), ("TVM version", wanted_version, version)
-            item = NearestSchedule(
+        differences = _compare_workloads(query, workload)
+        return [
+            NearestSchedule(
                 workload=workload.key,
                 workload_name=workload.name,
                 target=target,
                 tvm_version=version,
                 latency_us=us,
-                differences=_compare_workloads(query, workload) | _differences(*fields),
+                differences=differences
+                | _differences(("target", wanted_target, target), ("TVM version", wanted_version, version)),
             )
-            items.append(item)
-        return items
+            for target, version, us in self.session.execute(times)
+        ]
 
 
 def dtypes_of(workload: Workload) -> list[str]:

@@ -5,19 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import (
-    ColumnElement,
-    Select,
-    and_,
-    bindparam,
-    case,
-    exists,
-    func,
-    not_,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Select, and_, bindparam, case, exists, func, or_, select, update
 from sqlalchemy.orm import aliased
 
 from mallorn.core.states import OFF, WRITE, MeasurementKind, RoundState
@@ -267,7 +255,7 @@ def _rounds(job: Job) -> Select[*tuple[Any, ...]]:
     best = func.min(case((is_correct, Measurement.latency_us)))
     is_timed = func.max(Measurement.latency_us).is_not(None)
     own_us = case((Measurement.context_id == job.context_id, Measurement.latency_us))
-    trials = func.count(Measurement.id), best, and_(is_timed, not_(func.max(own_us).is_not(None)))
+    trials = func.count(Measurement.id), best, and_(is_timed, func.max(own_us).is_(None))
     trial = and_(Measurement.round_id == Round.id, Measurement.kind == MeasurementKind.TRIAL)
     return (
         select(*columns, *trials, wall, Round.finished_at)

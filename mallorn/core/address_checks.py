@@ -6,8 +6,9 @@ import socket
 import struct
 import sys
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from mallorn.core.errors import InvalidRequest, Unavailable
@@ -63,7 +64,7 @@ Address = tuple[str, int]
 End = tuple[int, int]  # user id of a socket's creator, and its inode
 LISTENS: Final = "0A"
 ESTABLISHED: Final = 1
-LOOKS: Final = 3
+LOOKS: Final = 4
 SOCK_DIAG: Final = 4  # NETLINK_SOCK_DIAG
 SOCK_DIAG_BY_FAMILY: Final = 20
 REQUEST: Final = 1  # NLM_F_REQUEST
@@ -77,50 +78,38 @@ ANSWER: Final = struct.Struct("=BBBB48xIIIII")  # family, state, timer, retries;
 
 def listener_uid(port: int, host: str = "127.0.0.1") -> int | None:
     """Return the id of the user who listens at a port of this machine; None if unknown."""
-    try:
+    hosts = _proc_net_hosts("127.0.0.1")
+    with suppress(ValueError):  # a name, such as localhost
         hosts = _proc_net_hosts(host)
-    except ValueError:  # a name
-        hosts = _proc_net_hosts("127.0.0.1")
-    listening = {row[1]: int(row[7]) for row in _read_proc_net_rows(f" {LISTENS} ")}
-    all_v4 = _proc_net_hosts("0.0.0.0") if len(hosts) == 2 else ()  # noqa: S104
     # Addresses that receive connections to the host, the most specific first.
-    for address in (hosts[0], *all_v4[:1], *hosts[1:], *all_v4[1:], *_proc_net_hosts("::")):
-        if (uid := listening.get(f"{address}:{port:04X}")) is not None:
-            return uid
-    return None
+    all_hosts = _proc_net_hosts("0.0.0.0" if len(hosts) == 2 else "::")  # noqa: S104
+    addresses = *chain.from_iterable(zip(hosts, all_hosts, strict=True)), *_proc_net_hosts("::")
+    uids = {row[1]: int(row[7]) for row in _read_proc_net_rows(f" {LISTENS} ")}
+    ends = (f"{address}:{port:04X}" for address in addresses)
+    return next((uids[end] for end in ends if end in uids), None)
 
 
-def peer_uid(own_end: Address, peer_end: Address) -> int | None:
-    """Return the id of the user at the other end of a local connection; None if unknown.
-
-    The caller must check afterwards that its own end is still connected: otherwise both
-    addresses may belong to a later connection.
-    """
+def connected_uid(connection: socket.socket) -> int | None:
+    """Return the id of the user at a connection's other end; None if unknown or ended."""
     if sys.platform != "linux":
         return None
-    own_end, peer_end = _unmap_ipv4(own_end), _unmap_ipv4(peer_end)
-    end = _find_socket_end(peer_end, own_end)
-    for _ in range(LOOKS):
-        # The kernel reports root for a closing socket; two equal answers mean that it is open.
-        previous_end, end = end, _find_socket_end(peer_end, own_end)
-        if end is not None and end == previous_end:
-            return end[0]
-    return None
-
-
-def connected_uid(end: socket.socket) -> int | None:
-    """Return the id of the user at a connection's other end; None if unknown or ended."""
     with suppress(OSError):
-        uid = peer_uid(end.getsockname()[:2], end.getpeername()[:2])
-        # Raises if the connection has ended: another one may use its addresses by now.
-        end.getpeername()
-        return uid
+        own_address = _unmap_ipv4(connection.getsockname())
+        address = _unmap_ipv4(connection.getpeername())
+        end = None
+        for _ in range(LOOKS):
+            # The kernel reports root for a closing socket; two equal answers mean that it is open.
+            previous_end, end = end, _find_socket_end(address, own_address)
+            if end is not None and end == previous_end:
+                # Raises if the connection has ended: another one may use its addresses by now.
+                connection.getpeername()
+                return end[0]
     return None
 
 
-def is_from_this_user(end: socket.socket) -> bool:
+def is_from_this_user(connection: socket.socket) -> bool:
     """Return whether this user or root made the other end of a connection."""
-    return connected_uid(end) in (os.getuid(), ROOT_UID)
+    return connected_uid(connection) in (os.getuid(), ROOT_UID)
 
 
 def user_name(uid: int) -> str:
@@ -142,7 +131,8 @@ def _find_socket_end(local: Address, remote: Address) -> End | None:
         for row in _read_proc_net_rows(
             f" {local_host}:{local[1]:04X} {remote_host}:{remote[1]:04X} {ESTABLISHED:02X} "
         ):
-            return _socket_end(int(row[7]), int(row[9]))
+            uid, inode = int(row[7]), int(row[9])
+            return (uid, inode) if inode else None  # its owner closed one without an inode
     return None
 
 
@@ -161,11 +151,7 @@ def _query_socket_by_netlink(local: Address, remote: Address) -> End | None:
     if HEADER.unpack_from(answer)[1] != SOCK_DIAG_BY_FAMILY:
         return None
     _, state, *_, uid, inode = ANSWER.unpack_from(answer, HEADER.size)
-    return _socket_end(uid, inode) if state == ESTABLISHED else None
-
-
-def _socket_end(uid: int, inode: int) -> End | None:
-    return (uid, inode) if inode else None  # a socket without an inode was closed by its owner
+    return (uid, inode) if inode and state == ESTABLISHED else None
 
 
 def _read_proc_net_rows(text: str) -> list[list[str]]:
@@ -177,9 +163,9 @@ def _read_proc_net_rows(text: str) -> list[list[str]]:
     return rows
 
 
-def _unmap_ipv4(address: Address) -> Address:
+def _unmap_ipv4(address: tuple[Any, ...]) -> Address:
     host = ipaddress.ip_address(address[0])
-    return str(getattr(host, "ipv4_mapped", None) or host), address[1]
+    return str(getattr(host, "ipv4_mapped", None) or host), int(address[1])
 
 
 def _proc_net_hosts(host: str) -> tuple[str, ...]:

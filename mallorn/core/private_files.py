@@ -20,10 +20,8 @@ def make_private_directory(path: Path) -> None:
 def make_private_file(path: Path) -> None:
     """Create an empty file with mode 0600, or close an existing one to other users. SQLite
     gives its other files the mode of the database."""
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    except FileExistsError:
-        close_to_others(path)
+    path.touch(0o600)
+    close_to_others(path)
 
 
 def is_open_to_others(path: Path) -> bool:

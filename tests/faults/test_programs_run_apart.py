@@ -95,7 +95,6 @@ def evaluator() -> Iterator[ProgramEvaluator]:
     with ProgramEvaluator(BEST_EFFORT) as made:
         yield made
     made._server.close()
-    os.close(made._memory_fd)
     os.waitpid(-1, 0)
 
 
@@ -123,20 +122,20 @@ def test_a_program_reaches_nothing_but_its_arrays(evaluator: ProgramEvaluator, t
 def test_a_program_has_no_open_files_but_its_own(evaluator: ProgramEvaluator) -> None:
     program = calling([f'"fcntl", {fd}, 1' for fd in range(3, 64)])
     (flags,) = evaluator.run(program, HOST, [np.zeros(61, "int32")])
-    assert (flags >= 0).sum() == 3  # its memory, the same again for the mapping, and its requests
+    assert (flags >= 0).sum() == 1  # its requests
 
 
 def test_a_program_that_crashes_is_named_and_the_next_one_runs(evaluator: ProgramEvaluator) -> None:
     program = tvm.IRModule({"main": far_store.with_attr("global_symbol", "main")})
     for _ in range(2):
-        with pytest.raises(ProgramFailed, match="died of SIGSEGV"):
+        with pytest.raises(ProgramFailed, match="killed by SIGSEGV"):
             evaluator.run(program, HOST, [np.zeros(SIZE, "float32")] * 2)
         assert is_doubled(evaluator)
 
 
 def test_forged_answers_of_a_program_reach_no_other_program(evaluator: ProgramEvaluator) -> None:
     forged = calling([f'"write", {fd}, "0forged", 7' for fd in range(3, 32)] * 3)
-    with pytest.raises(ProgramFailed, match="forged"):
+    with pytest.raises((ProgramFailed, MemoryError), match="killed by SIGKILL"):  # as its answer is too long
         evaluator.run(forged, HOST, [np.zeros(87, "int32")])
     with evaluator:  # its process ends
         pass
@@ -157,12 +156,9 @@ def test_a_program_that_breaks_its_connection_harms_no_other(evaluator: ProgramE
 
 
 def test_a_program_changes_outputs_alone(evaluator: ProgramEvaluator) -> None:
-    given = tvm.runtime.tensor(np.ones(SIZE, "float32")), tvm.runtime.tensor(np.full(SIZE, 7, "float32"))
-    number = evaluator.build(doubled(), HOST, "main")
-    evaluator.call(number, given, inputs=2, first_output=2)
-    assert [set(tensor.numpy()) for tensor in given] == [{1}, {7}]
-    evaluator.call(number, given, inputs=1, first_output=1)
-    assert [set(tensor.numpy()) for tensor in given] == [{1}, {2}]
+    arrays = [np.ones(SIZE, "float32"), np.full(SIZE, 7, "float32")]
+    (doubles,) = evaluator.call(evaluator.build(doubled(), HOST, "main"), arrays, first_output=1)
+    assert [set(array) for array in (*arrays, doubles)] == [{1}, {7}, {2}]
 
 
 def test_constants_fold_to_the_same_bits(evaluator: ProgramEvaluator) -> None:

@@ -111,7 +111,7 @@ d.serve_device = functools.partial(d.serve_device, sandbox="require")
 def test_a_session_whose_walls_do_not_close_serves_nobody_where_they_are_required(
     tmp_path: Path, local_target: Target
 ) -> None:
-    with running_fleet(tmp_path) as fleet, Runner() as runner:
+    with running_fleet(tmp_path) as fleet, Runner(room=tmp_path) as runner:
         fleet.start_device(local_target, before=WITHOUT_SECCOMP + REQUIRED)
         fleet.wait_free(local_target)
         with pytest.raises(Unavailable, match="without seccomp; all of it is required") as told:
@@ -122,7 +122,7 @@ def test_a_session_whose_walls_do_not_close_serves_nobody_where_they_are_require
 def test_a_session_whose_walls_do_not_close_serves_where_they_are_not_required(
     tmp_path: Path, local_target: Target
 ) -> None:
-    with running_fleet(tmp_path) as fleet, Runner() as runner:
+    with running_fleet(tmp_path) as fleet, Runner(room=tmp_path) as runner:
         fleet.start_device(local_target, before=WITHOUT_SECCOMP)
         fleet.wait_free(local_target)
         assert runner.take_device(fleet.address, local_target.text, wait_sec=PATIENCE).name == "device"

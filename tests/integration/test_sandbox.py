@@ -16,6 +16,7 @@ from mallorn.workers.sandbox import system_paths
 from mallorn.workers.sandbox.sandbox import WHOLE
 from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
 from tests.fixtures import escapes
+from tests.fixtures.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 LEVEL = probe_sandbox_support("best-effort")
@@ -269,3 +270,20 @@ def test_a_sandbox_is_not_full_if_a_thread_started_before_it(tmp_path: Path) -> 
     command = [sys.executable, "-P", "-c", BESIDE_A_THREAD, str(tmp_path)]
     said = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=120)
     assert said.stdout.strip() == "without walls around 1 of its threads, which started before"
+
+
+FORKS = """
+import os, sys, time
+from pathlib import Path
+from mallorn.workers.device.forked_process import fork
+from mallorn.workers.sandbox.sandbox import SandboxSpec, enter_sandbox
+enter_sandbox(SandboxSpec(Path(sys.argv[1]), spawns=True))
+print(fork(lambda: time.sleep(600), new_session=False), flush=True)
+"""
+
+
+def test_a_process_that_a_sandboxed_one_forks_ends_with_it(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FORKS, str(tmp_path)]
+    parent = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, timeout=20)
+    program = Path("/proc", parent.stdout.strip(), "exe")
+    wait_for(lambda: not program.exists(), "the end of the forked process")

@@ -18,7 +18,7 @@ from tests.fixtures.system_calls import CALLS
 
 ROOT = Path(__file__).resolve().parents[2]
 LEVEL = probe_sandbox_support("best-effort")
-READABLE = ("/etc/passwd", "/etc/hosts", "/proc/self/status", "/proc/meminfo", "/dev/pts", "/usr")
+READABLE = ("/etc/passwd", "/etc/hosts", "/proc/self/status", "/proc/meminfo", "/usr")
 USABLE = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 

@@ -25,7 +25,7 @@ import tempfile
 import time
 import zipfile
 import zlib
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from math import inf
 from pathlib import Path
 from statistics import median
@@ -40,7 +40,6 @@ CHECK_SEC: Final = 60.0
 GRACE_SEC: Final = 20.0  # for loading a library and making its arguments
 MOST_STARTS: Final = 2  # of a candidate during whose run this program itself was killed
 SANDBOX_MODES: Final = ("require", "best-effort", "off")
-_TAIL_BYTES: Final = 2000
 ALIKE: Final = ("host_class", "tvm_version", "threads")  # equal for devices whose times compare
 PR_SET_PDEATHSIG: Final = 1
 _stopping: list[int] = []  # signals that asked this program to end
@@ -56,12 +55,8 @@ def main() -> int:
     parser.add_argument("file", type=Path, help="the batch: a file, or a folder that holds what was in it")
     parser.add_argument("--seconds", type=float, default=None, help="end after so many seconds")
     parser.add_argument("--results", type=Path, default=None, help="default: FILE.results.jsonl")
-    parser.add_argument(
-        "--sandbox",
-        choices=SANDBOX_MODES,
-        default=SANDBOX_MODES[1],
-        help="if this kernel lacks a part: run nothing (require) or use the rest (best-effort, the default)",
-    )
+    words = "if this kernel lacks a part: run nothing (require) or use the rest (best-effort, the default)"
+    parser.add_argument("--sandbox", choices=SANDBOX_MODES, default=SANDBOX_MODES[1], help=words)
     parser.add_argument("--serve", type=Path, metavar="FOLDER", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
@@ -125,20 +120,16 @@ def run_calls(
     mark = {"format": FORMAT, "batch": batch["batch"], "digest": hashlib.sha256(text).hexdigest()}
     results = ResultsFile(results_path, mark, {call["key"]: call.get("group") for call in batch["calls"]})
     remaining = [call for call in batch["calls"] if call["key"] not in results.done]
-    session: ChildSession | None = None
-    try:
+    with closing(results), ExitStack() as stack:
         if remaining:
-            session = ChildSession(batch_dir, sandbox)
+            session = stack.enter_context(closing(ChildSession(batch_dir, sandbox)))
             results.record_device(session.device)
             print_message(f"the sandbox around candidates is {session.device['sandbox']}")
-        while session is not None and remaining and time.monotonic() < end_sec and not _stopping:
+        while remaining and time.monotonic() < end_sec and not _stopping:
             key = remaining[0]["key"]
-            answer: Json | None = None
             if results.starts.get(key, 0) >= MOST_STARTS:
-                answer = {
-                    "outcome": "worker_lost",
-                    "error": f"whatever ran it was killed {MOST_STARTS} times",
-                }
+                words = f"whatever ran it was killed {MOST_STARTS} times"
+                answer: Json | None = {"outcome": "worker_lost", "error": words}
             else:
                 results.append({"start": key})
                 answer = session.run_call({**remaining[0], "best_us": results.best_us(remaining[0])}, end_sec)
@@ -150,10 +141,6 @@ def run_calls(
             run_us = answer.get("run_us")
             words = f"{median(run_us):.1f} us" if run_us else answer.get("error", "")[:200]
             print_message(f"{key} {answer['outcome']} {words}")
-    finally:
-        if session is not None:
-            session.close()
-        results.close()
     return len(remaining)
 
 
@@ -234,7 +221,6 @@ class ChildSession:
         except ImportError as error:
             raise BatchRefused(f"the batch's modules cannot be loaded: {error}") from None
         self._room = tempfile.TemporaryDirectory(prefix="batch-room-")  # all that the child may write
-        self._log = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
         room, options = self._room.name, ["--sandbox", sandbox, str(folder)]
         self._command = [sys.executable, os.path.abspath(__file__), "--serve", room, *options]
         self._env = allowed_environment() | {"TMPDIR": room}
@@ -276,13 +262,18 @@ class ChildSession:
 
     def _start(self) -> Json:
         pipe = subprocess.PIPE
+        # A terminal would obey what a candidate prints, and a file of it could fill the disk.
         self._process = subprocess.Popen(
-            self._command, stdin=pipe, stdout=pipe, stderr=self._log, env=self._env, start_new_session=True
+            self._command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=subprocess.DEVNULL,
+            env=self._env,
+            start_new_session=True,
         )
         self._read = b""
         line = self._line(time.monotonic() + START_SEC)
-        refusal = {"refused": f"TVM's runtime does not load here: {self._read_log()}"}
-        answer: Json = json.loads(line) if line else refusal
+        answer: Json = json.loads(line) if line else {"refused": "TVM's runtime does not load here"}
         if "refused" in answer:
             self.kill_child()
             raise BatchRefused(answer["refused"])
@@ -317,16 +308,9 @@ class ChildSession:
             process.communicate()
         return status
 
-    def _read_log(self) -> str:
-        """Return the end of what the child wrote, without what could control a terminal."""
-        size = os.fstat(self._log.fileno()).st_size
-        text = os.pread(self._log.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES)).decode(errors="replace")
-        return "".join(c if c.isprintable() or c == "\n" else "?" for c in text).strip()
-
     def close(self) -> None:
         """Kill the child and delete what it wrote."""
         self.kill_child()
-        self._log.close()
         self._room.cleanup()
 
 
@@ -414,9 +398,8 @@ class TargetDevice:
         self.identity["sandbox"] = level
         own_class = [self.identity["host_class"], version, thread_count]
         if batch["like"] and batch["like"] != own_class:
-            raise BatchRefused(
-                f"the job's times are of {batch['like'][0]}; times of {own_class[0]} do not compare"
-            )
+            words = f"the job's times are of {batch['like'][0]}; times of {own_class[0]} do not compare"
+            raise BatchRefused(words)
         self._arguments: tuple[Json, list[Any]] = None, []
         self._checked: tuple[Json, list[Any]] = None, []
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -436,10 +419,8 @@ class TargetDevice:
             signal.setitimer(signal.ITIMER_REAL, call_timeout_sec(call) + GRACE_SEC)
             if self._arguments[0] != call["args"]:  # else reuse those of the last call
                 self._arguments = None, []
-                self._arguments = (
-                    call["args"],
-                    [self._copy(value) for value in random_timing_arguments(call["args"])],
-                )
+                tensors = [self._copy(value) for value in random_timing_arguments(call["args"])]
+                self._arguments = call["args"], tensors
             tensors = self._arguments[1]
             signal.setitimer(signal.ITIMER_REAL, call_timeout_sec(call))
             result |= self._time_library(library, tensors, call)
@@ -489,9 +470,8 @@ class TargetDevice:
         if fingerprint(values, check["outputs"]) != check["inputs"]:
             raise ValueError("numpy has other random numbers than the worker, so outputs cannot be compared")
         for index in check["outputs"]:
-            values[index] = np.frombuffer(b"\x7f" * values[index].nbytes, values[index].dtype).reshape(
-                values[index].shape
-            )
+            garbage = np.frombuffer(b"\x7f" * values[index].nbytes, values[index].dtype)
+            values[index] = garbage.reshape(values[index].shape)
         tensors = [self._copy(value) for value in values]
         library["main"](*tensors)
         self._device.sync()

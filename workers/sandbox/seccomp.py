@@ -8,6 +8,7 @@ import ctypes
 import errno
 import pkgutil
 import platform
+import signal
 import struct
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,7 @@ ARCHITECTURES: Final = {X86_64: (0xC000003E, 0), AARCH64: (0xC00000B7, 1)}
 _GROUPS: Final = ("all", "programs", "gpu", "special")
 _LAST_CALL: Final = 469  # `file_setattr` of Linux 6.17
 _PR_SET_SECCOMP: Final = 22
+_PR_SET_PDEATHSIG: Final = 1  # allowed with SIGKILL only: a process ends with its parent
 _FILTER: Final = 2
 # Classic BPF: load a word of the call's data; jump if it equals, shares bits or exceeds; answer.
 _LOAD, _IF_EQUAL, _IF_BITS, _IF_LARGER, _ANSWER = 0x20, 0x15, 0x45, 0x25, 0x06
@@ -37,7 +39,7 @@ _CLONE_NAMESPACES: Final = 0x0002_0000 | 0x7E00_0000
 # TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX, FIOASYNC.
 _HARMLESS_REQUESTS: Final = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x5452)
 # prctl: what a process reads, its threads' names, stricter rules for itself, and registers of aarch64.
-# Not PR_SET_PDEATHSIG: the process must end with its parent; not PR_SCHED_CORE, which takes a whole core.
+# Not PR_SCHED_CORE, which takes a whole core.
 _PRCTL_OPTIONS: Final = (2, 3, 15, 16, *range(21, 24), 29, 30, 38, 39, 41, 42, *range(50, 57), 0x53564D41)
 
 Instruction = tuple[int, int, int, int]  # operation, jump if true, jump if false, operand
@@ -87,7 +89,10 @@ def _instructions(machine: str, spawns: bool, takes_sockets: bool, drives_gpu: b
     kinds = [(_ANSWER, 0, 0, _ALLOW)] if spawns else _answer_if(_IF_BITS, _ALLOW, _CLONE_THREAD)
     yield from _filter_one_call(special["clone"], [*namespaces, *kinds])
     yield from _filter_one_call(special["prlimit64"], _answer_if(_IF_EQUAL, _ALLOW, 0))  # own limits
-    yield from _filter_one_call(special["prctl"], _answer_if(_IF_EQUAL, _ALLOW, *_PRCTL_OPTIONS))
+    killed = [(_LOAD, 0, 0, _SECOND_ARGUMENT), *_answer_if(_IF_EQUAL, _ALLOW, signal.SIGKILL)]
+    death = [(_IF_EQUAL, 0, 1 + len(killed), _PR_SET_PDEATHSIG), *killed, (_ANSWER, 0, 0, _REFUSE)]
+    options = [*death, *_answer_if(_IF_EQUAL, _ALLOW, *_PRCTL_OPTIONS)]
+    yield from _filter_one_call(special["prctl"], options)
     harmless = _answer_if(_IF_EQUAL, _ALLOW, *_HARMLESS_REQUESTS)
     others = [*_answer_if(_IF_LARGER, _ALLOW, 0x54FF), *_answer_if(_IF_LARGER, _REFUSE, 0x53FF)]
     requests = [*harmless, *others, (_ANSWER, 0, 0, _ALLOW)]

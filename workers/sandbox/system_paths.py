@@ -1,6 +1,7 @@
 """Paths of the host that every process in a sandbox may use: system, this Python, and our code."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from glob import glob
@@ -36,14 +37,12 @@ _ACCELERATORS: Final = {
 
 def system_paths() -> Iterator[tuple[Path, int]]:
     """Yield the paths of the system, this Python and our code, with their Landlock rights."""
-    for path in (*_PROGRAMS, sys.prefix, sys.base_prefix, sys.exec_prefix):
-        yield Path(path), RUN
-    for path in _FACTS:
-        yield Path(path), READ
-    for name in _ETC:
-        yield Path("/etc", name), READ
-    for pattern in _DEVICES:
-        yield from ((Path(path), USE) for path in glob(f"/dev/{pattern}"))
+    programs = *_PROGRAMS, sys.prefix, sys.base_prefix, sys.exec_prefix
+    yield from ((Path(path), RUN) for path in programs)
+    yield from ((folder, RUN) for folder in cuda_folders())
+    yield from ((Path(path), READ) for path in _FACTS)
+    yield from ((Path("/etc", name), READ) for name in _ETC)
+    yield from ((Path("/dev", name), USE) for name in _DEVICES)
     prefixes = sys.prefix, sys.base_prefix, "/usr"
     for folder in map(Path, sys.path):
         if any(folder.is_relative_to(prefix) for prefix in prefixes):
@@ -62,8 +61,6 @@ def system_paths() -> Iterator[tuple[Path, int]]:
                 not entry.name.startswith(".") and next(entry.glob("*.py"), None) is not None
             ):
                 yield entry, READ
-    for folder in cuda_folders():
-        yield folder, RUN
 
 
 def accelerator_paths(kind: str, gpu_uuid: str = "") -> Iterator[tuple[str, int]]:
@@ -80,8 +77,7 @@ def accelerator_paths(kind: str, gpu_uuid: str = "") -> Iterator[tuple[str, int]
 def _nvidia_node(uuid: str) -> str | None:
     """Return the name of a GPU's node in /dev; None if the driver does not name it."""
     for file in glob(f"{_NVIDIA_FACTS}/*/information"):
-        pairs = (line.partition(":") for line in Path(file).read_text().splitlines())
-        facts = {name.strip(): value.strip() for name, _, value in pairs}
-        if uuid and facts.get("GPU UUID") == uuid and facts.get("Device Minor", "").isdecimal():
-            return f"nvidia{facts['Device Minor']}"
+        text = Path(file).read_text()
+        if uuid and uuid in text and (minor := re.search(r"^Device Minor:\s*(\d+)", text, re.MULTILINE)):
+            return f"nvidia{minor[1]}"
     return None

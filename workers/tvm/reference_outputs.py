@@ -88,12 +88,7 @@ def build_whole_program(tir: str, trace: str, target: str, out_so: str) -> None:
 
 
 def write_reference(
-    tir: str,
-    args: Arguments,
-    seed: int,
-    inputs_npz: str,
-    expected_npz: str,
-    run: RunProgram = run_here,
+    tir: str, args: Arguments, seed: int, inputs_npz: str, expected_npz: str, run: RunProgram = run_here
 ) -> Reference:
     """Have `run` run the unscheduled program on random arguments; write arguments and results
     to the two files, as arrays `arg_<index>`. Return how candidates' outputs are to be compared.

@@ -73,7 +73,7 @@ def sandbox_page() -> str:
     devices = [f"/dev/{name}" for name in system_paths._DEVICES]
     places = [
         ("read and run", f"{_names(system_paths._PROGRAMS)}, this Python, CUDA's toolkit"),
-        ("read", f"{_names(system_paths._FACTS)}, {_names(etc)}, `/dev/pts`, packages on Python's path"),
+        ("read", f"{_names(system_paths._FACTS)}, {_names(etc)}, packages on Python's path"),
         ("use", _names(devices)),
     ]
     for target, nodes in system_paths._ACCELERATORS.items():
@@ -82,7 +82,7 @@ def sandbox_page() -> str:
         ("`clone`", "threads; processes only if it starts programs; never namespaces"),
         ("`clone3`", "ENOSYS, so that the C library uses `clone`"),
         ("`prlimit64`", "of the process itself"),
-        ("`prctl`", "names, reading, and stricter rules for itself"),
+        ("`prctl`", "names, reading, stricter rules for itself, and its end with its parent"),
         ("`ioctl`", "all but the requests of terminals; of those: sizes and modes of the descriptor"),
         ("`sendto`", "without an address"),
         (

@@ -41,7 +41,7 @@ def test_children_that_rebuild_the_rows_of_all_owners_have_a_room(
         return nullcontext()
 
     monkeypatch.setattr(export_best_records, "CandidateCompiler", start)
-    monkeypatch.setattr(export_best_records, "ModelCompiler", start)
+    monkeypatch.setattr("mallorn.workers.interfaces.model_compiler.ModelCompiler", start)
     other = Target('{"kind":"llvm","num-cores":64}')
     assert list(export_best_records.export_schedules(filled.database, tmp_path, other)) == []
     assert len(rooms) == 2
