@@ -37,7 +37,7 @@ def check(
     """Check that this machine, and a model, have what tuning needs. Exits with code 9 if not."""
     shapes = dict(parse_input_shape(text) for text in input_shape or ())
     place = (data.expanduser() if data else Settings().data_dir).absolute()
-    with checks.tvm_process() as graphs:
+    with checks.tvm_process(model) as graphs:
         print_findings(
             _check_machine_and_model(graphs, model, target, shapes, place, address),
             as_json,

@@ -23,6 +23,7 @@ from mallorn.cli.schedule_directory import (
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JsonOption, Place, print_json, print_note, stdout, table
 from mallorn.core.errors import ExitCode, InvalidRequest, MallornError
+from mallorn.core.private_files import write_output
 from mallorn.core.targets import Target
 from mallorn.core.values.graph_report import TensorSpec
 from mallorn.core.values.manifest import Version
@@ -67,7 +68,7 @@ def write_runners(callee: Callee) -> list[Path]:
     for name, text in _runner_sources(callee).items():
         path = callee.library.with_name(name)
         if not path.exists() or MARK in path.read_text(errors="replace"):
-            path.write_text(text)
+            write_output(path, text)
             programs.append(path)
     return programs
 

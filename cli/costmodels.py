@@ -109,7 +109,7 @@ def activate(
 def _say_active(version: CostModelVersion, as_json: bool) -> None:
     if as_json:
         return print_json(version)
-    stdout().print(version.full_name, markup=False)
+    stdout().print(version.full_name)
     print_note("new rounds use it; rounds that have begun keep theirs, and later versions are kept")
 
 

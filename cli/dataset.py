@@ -153,7 +153,7 @@ def export(
             report = write(database, snapshot_row, out, progress)
     if as_json:
         return output.print_json(report)
-    output.stdout().print(report["directory"], markup=False)
+    output.stdout().print(report["directory"])
     counts = ", ".join(f"{report[kind]:,} {kind}" for kind in ("measurements", "workloads", "sketches"))
     output.print_note(
         f"{counts}; snapshot {snapshot_row.name}. Bring them in elsewhere with   mallorn dataset import {out}"

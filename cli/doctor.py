@@ -75,6 +75,7 @@ def _check_directory(config: Settings, backup: Path | None) -> Iterator[Finding]
 
     directory = DataDir(config.data_dir.absolute())
     yield run_check("directory", lambda: stored_data.check_access_rights(directory.path))
+    yield run_check("privacy", lambda: stored_data.check_privacy(directory.path), necessary=False)
     yield run_check("disk", lambda: check_free_space(directory.path))
     if find_spec("tvm"):  # candidates are built here
         yield run_check("compiler", check_linker)

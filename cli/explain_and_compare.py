@@ -14,6 +14,7 @@ from mallorn.cli.terminal import output
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.outcomes import Outcome
+from mallorn.core.private_files import write_output
 from mallorn.core.states import JobState
 from mallorn.progress_lines import describe_activity
 from mallorn.results.compare_jobs import JobComparison, Side
@@ -70,12 +71,12 @@ def explain(
         console.print(output.table(log_rows(log), ROUND_COLUMNS))
     else:
         for line in log_lines(log):
-            console.print(line, markup=False)
+            console.print(line)
     console.print()
     console.print(output.table(top_shares(summary), SHARE_COLUMNS))
     console.print()
     for line in summary_lines(summary):
-        console.print(line, markup=False)
+        console.print(line)
 
 
 DIFFERENT: Final = ("search", "cost_model", "sampler", "stopping", "policy", "families", "round_size")
@@ -172,7 +173,7 @@ def report(
     story = ReportData.of(status, tasks, rounds, failed)
     file = out or Path(f"mallorn-{story.job.id}.html")
     try:
-        file.write_text(render_report_page(story, time.time()), encoding="utf-8")
+        write_output(file, render_report_page(story, time.time()))
     except OSError as error:
         raise InvalidRequest(f"cannot write {file}: {error.strerror}", hint="choose another --out") from None
     if as_json:

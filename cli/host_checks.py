@@ -3,8 +3,8 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from subprocess import PIPE, Popen
@@ -12,9 +12,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 from mallorn.cli.doctor_checks.findings import Finding
-from mallorn.core.errors import HostFault, MallornError, StorageFull
+from mallorn.core.errors import HostFault, InvalidModel, MallornError, StorageFull
 from mallorn.core.installation import MissingPackage, missing_package
 from mallorn.core.targets import LOCAL, Target
+from mallorn.model_upload import ModelUpload
+from mallorn.onnx_export import find_model_file
 from mallorn.stack.supervised_process import search_path
 
 if TYPE_CHECKING:
@@ -87,11 +89,19 @@ def check_free_space(data: Path) -> str:
     return words
 
 
-def tvm_process() -> "ModelCompiler":
-    """Return a process in which TVM loads at the first call; use it in a `with` block."""
-    from mallorn.workers.interfaces.model_compiler import ModelCompiler
+def tvm_process(
+    model: Path | None = None, writes: Sequence[Path] = ()
+) -> AbstractContextManager["ModelCompiler"]:
+    """Return a sandboxed process in which TVM loads at the first call. It reads no files of
+    the user but the model and its weights, and writes to the folders `writes`."""
+    from mallorn.workers.interfaces.model_compiler import open_sandboxed_compiler
 
-    return ModelCompiler(env={"PATH": search_path()}, name="TVM")
+    files = []
+    with suppress(InvalidModel):  # the command's own check says what is wrong with the model
+        if model is not None:
+            files.append(file := find_model_file(model))
+            files += [file.parent / name for name in ModelUpload.of(file).weights]
+    return open_sandboxed_compiler(*files, writes=writes, env={"PATH": search_path()})
 
 
 def check_tvm(graphs: "ModelCompiler", target: Target) -> str:

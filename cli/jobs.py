@@ -217,7 +217,7 @@ def show(
     for line in (
         describe_schedule_sources(report) + describe_skipped_steps(report) + describe_warnings(status)
     ):
-        output.stdout().print(line, markup=False)
+        output.stdout().print(line)
     print_verdict(status.verdict, origin.data_option)
     print_fetch(status, origin.data_option)
     if status.export_deleted_at is not None:

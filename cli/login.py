@@ -3,9 +3,9 @@
 import getpass
 import re
 import socket
+import sys
 import time
 import webbrowser
-from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Annotated, Final
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -32,6 +32,7 @@ CLOSE: Final = b"<!doctype html><title>Mallorn</title><p>Signed in. You may clos
 
 
 def login(
+    context: typer.Context,
     service: Annotated[
         str | None, typer.Argument(metavar="[URL]", help="A service's address, or the name of a kept one.")
     ] = None,
@@ -40,7 +41,8 @@ def login(
 ) -> None:
     """Keep the address and the key of a service for later commands; without URL, list the kept ones.
 
-    The key is the given one, or a new one from a sign-in in the browser, or is asked for.
+    The key is the given one (`--api-key -` reads it from standard input), or a new one from a sign-in
+    in the browser, or is asked for.
     MALLORN_URL and MALLORN_API_KEY come before what is kept, and so does --data.
     """
     logins = read_logins()
@@ -48,6 +50,12 @@ def login(
         rows = [(key, row, logins.current) for key, row in logins.services.items()]
         print_rows(rows, COLUMNS, False, NONE_YET)
         return
+    if api_key == "-":
+        api_key = None if can_ask_user() else sys.stdin.readline().strip()
+    elif (source := context.get_parameter_source("api_key")) and source.name == "COMMANDLINE":
+        print_note(
+            "users of this machine can read this key in the list of processes; better: --api-key - < FILE"
+        )
     url = service.rstrip("/")
     if "://" in url:
         name, entry = name or urlsplit(url).netloc, _sign_in(url, api_key)
@@ -93,7 +101,7 @@ def _sign_in(url: str, api_key: str | None) -> Login:
     if api_key is None:
         raise Unauthorized(
             f"{url} needs a key, and no identity provider is configured there to sign in with",
-            hint=f"mallorn login {url} --api-key KEY   (its admin makes one: mallorn keys create NAME)",
+            hint=f"mallorn login {url} --api-key - < FILE   (its admin makes one: mallorn keys create NAME)",
         )
     with Client(url, api_key) as api:
         api.api_keys()  # raises Unauthorized for a wrong key
@@ -101,9 +109,16 @@ def _sign_in(url: str, api_key: str | None) -> Login:
 
 
 def _revoke(login: Login) -> None:
-    if login.key_id:
-        with suppress(MallornError), Client(login.url, login.api_key) as api:
+    if not login.key_id:
+        return
+    try:
+        with Client(login.url, login.api_key) as api:
             api.revoke_key(login.key_id)
+    except Unauthorized:
+        print_note(f"the service has ended the key {login.key_id} already")
+    except MallornError as error:
+        print_note(f"the key {login.key_id} is not revoked and stays valid: {error.message}")
+        print_note(f"revoke it with another key: mallorn keys revoke {login.key_id} --url {login.url}")
 
 
 class _Listener(HTTPServer):
@@ -141,8 +156,7 @@ def ask_in_browser(api: Client) -> NewApiKey:
             listener.handle_request()
         code = listener.code
     if not code:
-        hint = f"mallorn login {api.connection.url} --api-key KEY"
+        hint = f"mallorn login {api.connection.url} --api-key - < FILE"
         raise TimedOut(f"nobody signed in within {BROWSER_SEC // 60} minutes", hint=hint)
-    exchange = urlencode({"code": code, "verifier": verifier, "name": name})
-    answer = api.connection.post(f"/session/oidc/key?{exchange}")
+    answer = api.connection.post("/session/oidc/key", {"code": code, "verifier": verifier, "name": name})
     return api.connection.parse_as(NewApiKey, answer)

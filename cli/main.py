@@ -18,6 +18,7 @@ from mallorn import __version__
 from mallorn.cli.terminal.explain_error import MISTAKES, explain_error
 from mallorn.cli.terminal.option_groups import ListUnlessNamed, command_group
 from mallorn.cli.terminal.output import print_error
+from mallorn.core.control_characters import escape_control_characters
 from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.redaction import redact
 
@@ -185,7 +186,8 @@ def _exit_with(error: MallornError, as_json: bool) -> typer.Exit:
 
 def _show_fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print the traceback of an unexpected error, with secrets redacted."""
-    sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))
+    text = redact("".join(traceback.format_exception(kind, error, trace)))
+    sys.stderr.write(escape_control_characters(text))
 
 
 def _print_version(is_requested: bool) -> None:

@@ -74,9 +74,10 @@ def create(
     scopes = tuple(scope or USUAL_SCOPES)
     if writes_database:
         with dataset(place.data, None, create=True) as database, database.transaction() as session:
-            from mallorn.db.repositories.access_control import ApiKeys
+            from mallorn.db.repositories.access_control import ApiKeys, Audit
 
             key = ApiKeys(session).create(owner or name, name, scopes, days)
+            Audit(session).add_local_change(key.owner, f"key {key.id}, which may {', '.join(key.scopes)}")
     else:
         with client(*place) as api:
             key = api.create_key(name, owner, scopes, days)
@@ -126,7 +127,7 @@ def _since(at_sec: float | None) -> str | None:
 def _print_new_key(key: NewApiKey, as_json: bool) -> None:
     if as_json:
         return print_json(key)
-    stdout().print(key.key, markup=False)
+    stdout().print(key.key)
     print_note(f"key {key.id} of {key.owner}, may {', '.join(key.scopes)}; it is not shown again")
     print_note("to use it: export MALLORN_API_KEY=...   (the service answers nobody without a key)")
 
@@ -160,9 +161,11 @@ def _add_owner_command(
         confirm_or_exit(f"{question} {owner}?", f"mallorn owners {action} {owner} --yes", yes or not question)
         if writes_database:
             with dataset(place.data, None) as database:
-                from mallorn.db.repositories.access_control import apply_owner_action
+                from mallorn.db.repositories.access_control import Audit, apply_owner_action
 
                 name = apply_owner_action(database, action, owner).owner
+                with database.transaction() as session:
+                    Audit(session).add_local_change(name, f"{action} of this owner")
         else:
             with client(*place) as api:
                 name = api.change_owner_access(owner, action).owner

@@ -62,7 +62,7 @@ def print_result(job: JobStatus, words: str = "", files: str = "") -> None:
     if rows := latency_rows(latency_us):
         stdout().print(table(rows, engine_columns(latency_us)))
     for line in describe_result(job):
-        stdout().print(line, markup=False)
+        stdout().print(line)
     print_verdict(job.verdict, words, files)
 
 

@@ -40,29 +40,35 @@ def passes(
     as_json: JsonOption = False,
 ) -> None:
     """List the graph passes, or report where each fires on a model, why not, and what is copied."""
-    with require_packages("worker"), tvm_process() as graphs:
+    with require_packages("worker"):
         if model is None:
-            entries = graphs.list_passes()
+            with tvm_process() as graphs:
+                entries = graphs.list_passes()
             if as_json:
                 print_json(entries)
             else:
                 stdout().print(table(entries, ENTRY_COLUMNS))
             return
-        if dump is not None:
-            dump.mkdir(parents=True, exist_ok=True)
+        from mallorn.workers.sandbox.sandbox import FILE_BYTES
+        from mallorn.workers.sandbox.untrusted_files import copy_out, untrusted_folder
         from mallorn.workers.tvm.graph_recipes import recipe_for
 
         shapes = dict(parse_input_shape(text) for text in input_shape or ())
         parsed_target, _ = resolve_target(target, is_elsewhere=True)
-        with as_onnx(find_model_file(model)) as file:
-            report = graphs.report_passes(
-                str(file.absolute()),
-                parsed_target.text,
-                recipe_for(recipe, parsed_target, precision).name,
-                shapes,
-                omitted_passes or [],
-                str(dump.absolute()) if dump else None,
-            )
+        with as_onnx(find_model_file(model)) as file, untrusted_folder("mallorn-dump-") as dumped:
+            with tvm_process(file, writes=[dumped]) as graphs:
+                report = graphs.report_passes(
+                    str(file.absolute()),
+                    parsed_target.text,
+                    recipe_for(recipe, parsed_target, precision).name,
+                    shapes,
+                    omitted_passes or [],
+                    str(dumped) if dump else None,
+                )
+            if dump is not None:
+                dump.mkdir(parents=True, exist_ok=True)
+                for phase in sorted(dumped.iterdir()):
+                    copy_out(dumped, phase.name, dump / phase.name, FILE_BYTES)
     if as_json:
         return print_json(report)
     stdout().print(table(report.passes, REPORT_COLUMNS))

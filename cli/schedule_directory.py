@@ -139,8 +139,7 @@ def local_model(
         (folder := room / "graphs").mkdir()
         model_files = [file.absolute(), *(file.absolute().parent / name for name in weights)]
         readable = tuple((str(path), READ) for path in (room, *model_files, *exported.compile_input_files))
-        (zig := folder / "zig").mkdir()  # the linker for other CPUs keeps its files there
-        env = {"TVM_NUM_THREADS": str(count), "ZIG_GLOBAL_CACHE_DIR": str(zig), **search_env}
+        env = {"TVM_NUM_THREADS": str(count), **search_env}
         with ModelCompiler(env=env, room=folder, others=readable) as graphs:
             yield WholeModel(
                 path=file.absolute(),

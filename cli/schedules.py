@@ -157,13 +157,13 @@ def find(
         return print_json(lookups if job else lookups[""])
     for name, lookup in lookups.items():
         if job:
-            stdout().print(f"{name}: {'found' if lookup.found else 'not found'}", markup=False)
+            stdout().print(f"{name}: {'found' if lookup.found else 'not found'}")
         else:
             print_rows(lookup.found, SCHEDULE_COLUMNS, as_json, "no schedule fits")
         for workload in lookup.nearest:
             fields = "; ".join(f"{field}: {text}" for field, text in workload.differences.items())
             facts = f"{workload.workload_name}, {workload.latency_us:.1f} us"
-            stdout().print(f"  nearest: {facts}; {fields or 'not verified'}", markup=False)
+            stdout().print(f"  nearest: {facts}; {fields or 'not verified'}")
 
 
 @app.command("diff")
@@ -200,6 +200,10 @@ def prune(
     print_rows(rows, PRUNED_COLUMNS, as_json, "there is nothing to remove")
 
 
+MOST_FILES: Final = 10_000  # of a directory of schedules at a URL
+MOST_BYTES: Final = 1_000_000_000
+
+
 @contextmanager
 def open_directory(place: str, *, writes: bool = False, create: bool = False) -> Iterator[Path]:
     """Yield a path, or a temporary copy of the directory at a URL such as s3://BUCKET/DIR.
@@ -216,6 +220,12 @@ def open_directory(place: str, *, writes: bool = False, create: bool = False) ->
         folder = Path(scratch).resolve()
         with open_artifact(place) as (fs, root):
             names = [name[len(root) :].lstrip("/") for name in fs.find(root)] if fs.exists(root) else []
+            if (
+                len(names) > MOST_FILES
+                or sum(map(fs.size, (f"{root}/{name}" for name in names))) > MOST_BYTES
+            ):
+                message = f"{place} holds more than {MOST_FILES:,} files or {MOST_BYTES / 1e9:.0f} GB"
+                raise InvalidRequest(message, hint="name the directory of one target")
             for name in names:
                 path = folder / name
                 if not path.resolve().is_relative_to(folder):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
@@ -16,7 +17,7 @@ from mallorn.cli.terminal.output import print_note
 from mallorn.core.address_checks import LAST_PORT, is_loopback
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.log_setup import set_up
-from mallorn.core.settings import Settings, settings
+from mallorn.core.settings import SandboxMode, Settings, settings
 from mallorn.core.targets import CUDA, LOCAL, parse_target
 from mallorn.stack.supervised_process import DieWithParent
 from mallorn.stack.temporary_files import create_process_folder
@@ -86,10 +87,20 @@ def device(
             gpu=gpu_used,
             is_local=is_local,
             log_path=log.absolute() if log else None,
-            # A device that binds more than loopback runs code from other hosts.
-            sandbox=config.sandbox_mode(not is_loopback(host)),
+            sandbox=choose_sandbox_mode(config, host),
             key=key,
         )
+
+
+def choose_sandbox_mode(config: Settings, host: str) -> SandboxMode:
+    """Return the mode set, else `require` if the device serves other hosts, or if callers of the
+    service on this machine's database need keys."""
+    serves_others = not is_loopback(host)
+    if not serves_others and not config.sandbox and find_spec("sqlalchemy") is not None:
+        from mallorn.db.repositories.access_control import has_api_keys
+
+        serves_others = has_api_keys(config.database_url)
+    return config.sandbox_mode(serves_others)
 
 
 def serve_each(gpus: "Sequence[Gpu]", name: str) -> NoReturn:

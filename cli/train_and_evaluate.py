@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
@@ -71,12 +72,10 @@ def open_lowering(database: "Database") -> Iterator["Lowering"]:
     from mallorn.workers.round.feature_lookup import FeatureLookup
     from mallorn.workers.round.train_cost_model import MOST_NEW
 
-    memory_bytes = Settings().child_memory_bytes
-    compiler = CandidateCompiler(memory_bytes=memory_bytes, max_calls=MAX_CALLS, name="compiler")
-    try:
-        yield Lowering(FeatureLookup(database, compiler), MOST_NEW)
-    finally:
-        compiler.kill()
+    with TemporaryDirectory(prefix="mallorn-") as folder:
+        room, memory_bytes = Path(folder), Settings().child_memory_bytes
+        with CandidateCompiler(memory_bytes=memory_bytes, max_calls=MAX_CALLS, room=room) as compiler:
+            yield Lowering(FeatureLookup(database, compiler), MOST_NEW)
 
 
 def read_database_measurements(

@@ -1,6 +1,7 @@
 """`mallorn verify`, a gate for CI on schedules, and `mallorn retune`, which tunes what it misses."""
 
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,6 +25,7 @@ from mallorn.cli.tune_and_resume import tune
 from mallorn.core.check_option_kwargs import OptionKwargs
 from mallorn.core.errors import ExitCode
 from mallorn.core.job_options import MOST_PATTERNS
+from mallorn.core.private_files import make_private_directory, write_output
 from mallorn.core.storable_json import read_json
 from mallorn.core.targets import LOCAL
 from mallorn.core.values.base import Value
@@ -75,15 +77,15 @@ def to_junit(verification: Verification) -> str:
     outcomes = [check.outcome for check in verification.checks]
     suite = ElementTree.Element(
         "testsuite",
-        name=f"mallorn verify {verification.model}",
+        name=f"mallorn verify {_one_line(verification.model)}",
         tests=str(len(outcomes)),
         failures=str(outcomes.count("failed")),
         skipped=str(outcomes.count("not judged")),
     )
     for check in verification.checks:
-        case = ElementTree.SubElement(suite, "testcase", classname=check.kind, name=check.name)
+        case = ElementTree.SubElement(suite, "testcase", classname=check.kind, name=_one_line(check.name))
         if check.outcome in elements:
-            ElementTree.SubElement(case, elements[check.outcome], message=check.text)
+            ElementTree.SubElement(case, elements[check.outcome], message=_one_line(check.text))
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
@@ -91,7 +93,7 @@ def to_markdown(verification: Verification) -> str:
     """Return a heading, and a table of all checks except workloads that passed."""
     passes = [check.outcome == "passed" for check in verification.checks if check.kind == "applied"]
     lines = [
-        f"### mallorn verify {verification.model}",
+        f"### mallorn verify {_as_markdown(verification.model)}",
         "",
         f"{sum(passes)} of {len(passes)} workloads of the compiled model come from a record.",
         "",
@@ -100,9 +102,19 @@ def to_markdown(verification: Verification) -> str:
     ]
     for check in verification.checks:
         if (check.kind, check.outcome) != ("applied", "passed"):
-            text = check.text.replace("|", "\\|").replace("\n", " ")
-            lines.append(f"| {check.name} | {check.outcome} | {text} |")
+            name, text = _as_markdown(check.name), _as_markdown(check.text)
+            lines.append(f"| {name} | {check.outcome} | {text} |")
     return "\n".join(lines) + "\n"
+
+
+def _one_line(text: str) -> str:
+    """Return untrusted text as one line without characters that XML forbids."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def _as_markdown(text: str) -> str:
+    """Return untrusted text as one line of Markdown without tables, links and HTML."""
+    return re.sub(r"[\\`*\[\]<>|]|://", r"\\\g<0>", _one_line(text))
 
 
 def verify(
@@ -132,15 +144,15 @@ def verify(
     else:
         verification = verify_model(model, exported, rival, tolerance)
         if verification.exit_code == 0:
-            proof.parent.mkdir(parents=True, exist_ok=True)
-            proof.write_text(verification.model_dump_json() + "\n")
+            make_private_directory(proof.parent)
+            write_output(proof, verification.model_dump_json() + "\n")
     for path, write in ((junit, to_junit), (markdown, to_markdown)):
         if path is not None:
-            path.write_text(write(verification))
+            write_output(path, write(verification))
     if as_json:
         print_json(verification)
     else:
-        stdout().print(to_markdown(verification), markup=False, end="")
+        stdout().print(to_markdown(verification), end="")
     raise typer.Exit(verification.exit_code)
 
 
@@ -182,7 +194,7 @@ def verify_model(
         libraries = {TUNED: whole_model.folder / "tuned.so"}
         print_note(f"compiling for {exported.target}")
         build = whole_model.compile(exported.create_database_folder(whole_model.folder), libraries[TUNED])
-        checks = check_applied(build, exported)
+        checks = check_applied(build, exported, rival)
         try:
             error = compile_and_bench.check_library_outputs(whole_model, libraries[TUNED])
             text = f"relative error against the untuned model: {error:.1e}"
@@ -208,17 +220,21 @@ def verify_model(
     return Verification(model=model.name, checks=checks, latency_us=latency_us)
 
 
-def check_applied(build: "Compiled", exported: ScheduleDirectory) -> list[Check]:
+def check_applied(
+    build: "Compiled", exported: ScheduleDirectory, rival: ScheduleDirectory | None = None
+) -> list[Check]:
     """Return a check per workload and per record that cannot be used.
 
     The proof is the compiled module: TVM marks each function that it took from a record. A
-    workload for which the job found no schedule, as the manifest says, is not judged.
+    workload for which the job found no schedule is not judged. Which ones, the baseline's
+    manifest says if there is a baseline, as the author of a change must not decide it.
     """
+    unscheduled = (rival or exported).manifest.without_schedule
     rows: list[tuple[str, Outcome, str]] = [(name, "passed", "from a record") for name in build.applied]
     if unmarked := build.of - len(build.missing) - len(build.applied):
         rows.append(("compiled module", "failed", f"{unmarked} workloads have a record that was not applied"))
     for name in build.missing:
-        is_known = name in exported.manifest.without_schedule
+        is_known = name in unscheduled
         text = "the job found no schedule" if is_known else "no record applies"
         rows.append((name, "not judged" if is_known else "failed", text))
     for problem in build.problems:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from sqlalchemy import inspect
 
 from mallorn.core.errors import Conflict, MallornError, NotFound, StorageFull, Unavailable
+from mallorn.core.private_files import make_private_directory, make_private_file
 from mallorn.db.engine import parse_url
 from mallorn.db.migrate import OldTables, check_table_version
 from mallorn.db.session import Database
@@ -52,6 +53,7 @@ def back_up(file: Path, copy: Path) -> None:
     """Copy a database that may be in use; the file `copy` appears only when it is complete."""
     draft = copy.with_name(f"{copy.name}.tmp")
     try:
+        make_private_file(draft)
         with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(draft)) as target:
             source.backup(target)
             # Without WAL the copy is a single file, which can be read from a read-only folder.
@@ -118,7 +120,7 @@ def take_backup(file: Path, keep: int) -> Path:
     folder = folder_of(file)
     backup = folder / f"{file.stem}-{datetime.now(UTC):{STAMP}}.db"
     try:
-        folder.mkdir(exist_ok=True)
+        make_private_directory(folder)
         free_bytes = shutil.disk_usage(folder).free
         if free_bytes < file.stat().st_size + ROOM_LEFT_BYTES:
             raise _no_backup(folder, f"only {free_bytes / 1e9:.1f} GB are free there")

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, text
 
 from mallorn.core.errors import Conflict, StorageFull, Unavailable
 from mallorn.core.installation import pip_upgrade_command
+from mallorn.core.private_files import make_private_directory, make_private_file
 from mallorn.db.engine import WRITE, create_engine, parse_url, translate_database_errors
 from mallorn.db.session import Database
 
@@ -36,11 +37,12 @@ def upgrade(url: str, revision: str = "head") -> None:
     address = parse_url(url)
     if address.get_backend_name() == "sqlite" and address.database is not None:
         try:
-            Path(address.database).parent.mkdir(parents=True, exist_ok=True)
+            make_private_directory(Path(address.database).parent)
+            make_private_file(Path(address.database))
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise StorageFull() from error
-            message = f"cannot create the directory of {address.database}: {error.strerror}"
+            message = f"cannot create {address.database}: {error.strerror}"
             raise Unavailable(message, hint="set MALLORN_DATA_DIR") from error
     # SQLite alters a table by rebuilding it, which foreign keys would treat as a deletion.
     engine = create_engine(url, foreign_keys=False)

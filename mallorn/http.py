@@ -17,6 +17,7 @@ from pydantic import JsonValue, ValidationError
 from mallorn.core import errors
 from mallorn.core.address_checks import is_loopback
 from mallorn.core.errors import MallornError, Unavailable
+from mallorn.core.private_files import open_output
 from mallorn.core.values.base import Value
 from mallorn.core.values.event import JobEvent, read_event
 from mallorn.core.version import API, VERSION
@@ -208,7 +209,7 @@ class Connection:
         """
         part, etag, retries = file.with_name(f".{file.name}.part"), "", Retries(DOWNLOAD_RETRIES)
         own_etag = f'"{sha256_of(file)}"' if file.is_file() else None
-        with part.open("wb") as part_file:
+        with open(open_output(part), "wb") as part_file:
             try:
                 while True:
                     headers = {"Range": f"bytes={part_file.tell()}-", "If-Range": etag} if etag else {}

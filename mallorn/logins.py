@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from mallorn.core.errors import InvalidRequest
+from mallorn.core.private_files import make_private_directory
 from mallorn.core.redaction import hide
 from mallorn.core.values.base import Value
 
@@ -48,7 +49,7 @@ def read_logins() -> Logins:
 def write_logins(current: str, services: Mapping[str, Login]) -> None:
     """Replace the file."""
     file = logins_file()
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_directory(file.parent)
     text = Logins(current=current, services=services).model_dump_json(indent=2)
     with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as draft:  # has mode 0600
         draft.write(text + "\n")

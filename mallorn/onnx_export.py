@@ -1,5 +1,6 @@
 """Conversion of models to ONNX on the user's machine; the service accepts only ONNX."""
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,20 +8,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from mallorn.core.detect_non_onnx_format import CONVERT_HDF5
 from mallorn.core.errors import InvalidModel
-from mallorn.core.installation import import_optional_module
+from mallorn.core.installation import import_optional_module, pip_install_command
 from mallorn.model_upload import ModelUpload
 from mallorn.wording.format_values import file_name
 
 Convert = Callable[[Path, Path], None]
 NAMES_TOLD: Final = 12
+SAFE_KERAS: Final = (3, 15)  # older versions run code of some files in safe mode: CVE-2025-1550 and later
 MOST_IN_ONE_FILE: Final = 1 << 30  # protobuf allows 2 GB, which include the graph's constants
 
 
 def to_onnx(model: Any, file: str | Path, example_inputs: Any = None, dynamic_shapes: Any = None) -> Path:
     """Convert a model to ONNX, for `Client.submit` and `mallorn compile`; return the path.
 
-    The model is a Keras or TFLite file, an IRModule or a PrimFunc of TVM or the JSON file
+    The model is a `.keras` or TFLite file, an IRModule or a PrimFunc of TVM or the JSON file
     of one, or a `torch.nn.Module` with its example inputs: a tensor, a tuple of arguments,
     or a dictionary of named ones. `dynamic_shapes` marks the dimensions that stay free, as
     for torch.export. A torch module's weights of over 1 GiB go to a second file. Raises
@@ -134,13 +137,21 @@ def _convert_tflite(model: Path, file: Path) -> None:
 def _convert_keras(model: Path, file: Path) -> None:
     keras = import_optional_module("keras", "a Keras file", "tensorflow")
     import_optional_module("tf2onnx", "a Keras file", "tensorflow")
-    # Keras loads in safe mode by default, which runs no code from the file.
-    keras.saving.load_model(model, compile=False).export(file, format="onnx", verbose=False)
+    if tuple(map(int, re.findall(r"\d+", keras.__version__)[:2])) < SAFE_KERAS:
+        message = f"Keras {keras.__version__} may run code of a Keras file, even in its safe mode"
+        raise InvalidModel(message, hint=pip_install_command("tensorflow"))
+    loaded = keras.saving.load_model(model, compile=False, safe_mode=True)
+    loaded.export(file, format="onnx", verbose=False)
+
+
+def _refuse_hdf5(model: Path, _file: Path) -> None:
+    message = f"{str(model)!r} is an HDF5 file of Keras, which may hold code"
+    raise InvalidModel(message, hint=CONVERT_HDF5.replace("MODEL", str(model)))
 
 
 CONVERTERS: Final[dict[str, Convert]] = {
     ".tflite": _convert_tflite,
     ".keras": _convert_keras,
-    ".h5": _convert_keras,
+    ".h5": _refuse_hdf5,
     ".json": lambda model, file: _write_tvm(model.read_text(errors="replace"), file),
 }

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from mallorn.core.control_characters import escape_control_characters
 from mallorn.core.errors import MallornError, Unavailable
 from mallorn.core.states import JobState
 from mallorn.core.values.event import ExportedEvent
@@ -109,7 +110,7 @@ class LineView:
 def print_line(line: str) -> None:
     """Print a line to stderr; do nothing if that fails, for example because it is closed."""
     with suppress(OSError):
-        sys.stderr.write(f"{line}\n")
+        sys.stderr.write(f"{escape_control_characters(line)}\n")
         sys.stderr.flush()
 
 

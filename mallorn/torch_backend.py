@@ -5,6 +5,7 @@ workloads have the same keys; by default in a job of the mode `one-shot`, which 
 service's known schedules. Calls run the job's library. A graph without one runs eagerly.
 """
 
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor, fx
 
 from mallorn.core.errors import InvalidModel
+from mallorn.core.private_files import make_private_directory
 from mallorn.core.settings import settings
 from mallorn.core.targets import LOCAL
 from mallorn.core.values.manifest import LIBRARY
@@ -26,6 +28,7 @@ from mallorn.logins import current_url
 from mallorn.torch_module import TunedModule
 from mallorn.tune_model import tune
 from mallorn.workers.device.detect_host import detect_target, read_host_facts
+from mallorn.workers.sandbox.untrusted_files import TamperedFile, open_plain
 
 MOST_FILES: Final = 64  # libraries in the data directory; the least recently used are deleted
 MOST_LIBRARIES: Final = 8  # of one graph: for other weights, and for other sizes of free dimensions
@@ -156,7 +159,7 @@ class CompiledGraph:
         folder, url = settings().data_dir.expanduser() / "torch", settings().url or current_url()
         origin = VERSION, torch.__version__, read_host_facts()["host_class"], url
         file = folder / f"{frozen.content_key(*origin, *sorted(self._options.items()))}.so"
-        if not file.is_file():
+        if not is_kept(file):
             build_library(frozen, inputs, file, self._options)
         file.touch()
         for old in sorted(folder.glob("*.so"), key=lambda path: -path.stat().st_mtime)[MOST_FILES:]:
@@ -170,6 +173,15 @@ class CompiledGraph:
         return library, constants, [args[index] for index in self._weights]
 
 
+def is_kept(file: Path) -> bool:
+    """Return whether this user kept a library; another user's could be any code."""
+    try:
+        open_plain(file.parent, file.name, sys.maxsize).close()
+    except (TamperedFile, FileNotFoundError):  # the folder may be missing
+        return False
+    return True
+
+
 def build_library(frozen: FrozenGraph, inputs: Args, file: Path, options: Mapping[str, object]) -> None:
     """Tune a graph or look up its schedules, and write its library to `file`."""
     job_options: Any = dict(options)
@@ -177,7 +189,7 @@ def build_library(frozen: FrozenGraph, inputs: Args, file: Path, options: Mappin
         job_options.setdefault("mode", "one-shot")
     # A service elsewhere must compile for this machine, not for one of its own.
     target = detect_target().text if settings().url or current_url() else LOCAL
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_private_directory(file.parent)
     with TemporaryDirectory(prefix=".new-", dir=file.parent) as folder:
         directory = Path(folder, "tuned")
         job_options |= {"out": directory, "example_inputs": inputs, "progress": lambda _: None}

@@ -18,9 +18,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Final
 
+from mallorn.core.address_checks import ROOT_UID, check_own_service
 from mallorn.core.errors import Conflict, InvalidRequest, StorageFull
 from mallorn.core.fleet_key import KEY_FILE
 from mallorn.core.host_id import host_id
+from mallorn.core.private_files import close_to_others, make_private_directory
 
 MOUNTS: Final = Path("/proc/self/mountinfo")
 # By file system type, the mount options with which flock is not passed on to the server.
@@ -135,9 +137,11 @@ class DataDir:
                 hint="choose a place on a disk of this machine with --data DIR",
             )
         try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)  # other users may not read models
-            self.logs.mkdir(exist_ok=True)
-            self.temporary_directory.mkdir(mode=0o700, exist_ok=True)
+            make_private_directory(self.path)  # other users may not read models
+            if self.lock_file.exists() or not any(self.path.iterdir()):
+                close_to_others(self.path)
+            make_private_directory(self.logs)
+            make_private_directory(self.temporary_directory)
             self.lock_file.touch()
             self.users_file.touch()
             if not self.key_file.exists():
@@ -168,8 +172,11 @@ class DataDir:
             return None
 
     def read_running_stack(self) -> StackInfo | None:
-        """Return `stack.json` if its stack runs, else None; raises as `is_locked`."""
-        return self.read_stack() if self.is_locked() else None
+        """Return a running stack's `stack.json`, or None; raises NotYours, and as `is_locked`."""
+        info = self.read_stack() if self.is_locked() else None
+        if info is not None:  # the port is free while a coordinator starts again
+            check_own_service(info.url, self.lock_file.stat().st_uid, ROOT_UID)
+        return info
 
     @contextmanager
     def publish_stack_info(self, info: StackInfo) -> Iterator[None]:

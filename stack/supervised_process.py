@@ -3,7 +3,6 @@
 import ctypes
 import gc
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -178,13 +177,20 @@ class SupervisedChild:
 
 
 def trim_log(log: Path) -> None:
-    """Copy a log over the size limit to `.log.1` and empty it, so that logs do not fill
-    the disk."""
+    """Move the newest MAX_LOG_BYTES of a log over that limit to `.log.1` and empty it, so that
+    logs do not fill the disk. Links are not followed."""
     with suppress(FileNotFoundError):
-        if log.stat().st_size > MAX_LOG_BYTES:
-            # Processes have the file open to append: after a rename they would write to the old one.
-            shutil.copyfile(log, log.with_suffix(".log.1"))
-            os.truncate(log, 0)
+        if log.is_symlink():
+            return
+        log_fd = os.open(log, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(log_fd, "r+b", 0) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > MAX_LOG_BYTES:
+                with tempfile.NamedTemporaryFile(dir=log.parent, delete=False) as copy:
+                    copy.write(os.pread(file.fileno(), MAX_LOG_BYTES, size - MAX_LOG_BYTES))
+                os.replace(copy.name, log.with_suffix(".log.1"))
+                # Processes have the file open to append: after a rename they would write to the old one.
+                file.truncate(0)
 
 
 @dataclass(frozen=True)

@@ -66,13 +66,13 @@ class GpuTurns:
         session, self._session = self._session, None
         if session is not None:
             with suppress(OSError):
-                session.kill_child()
+                session.close()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _identity(self) -> Any:
         # The thread starts the session, because the kernel ends it with the thread that started it.
         if self._session is None:
-            self._session = ChildSession(self._room)
+            self._session = ChildSession(self._room, "off")
         return self._session.device
 
     def _run(self, call: Json) -> Run:

@@ -92,7 +92,7 @@ class Bench:
         """Raises BatchRefused if the kernels are for another kind of machine."""
         self._folder, self._arithmetic, self._kind = folder, arithmetic, kind
         self._batch = json.loads((folder / MANIFEST).read_bytes())
-        self._timer = TargetDevice(self._batch)
+        self._timer = TargetDevice(self._batch, Path(), Path(), "off")
         self._task: Task | None = None
         self._rival: tuple[str, Call] | None = None
         self._number = 1

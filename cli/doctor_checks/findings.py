@@ -33,9 +33,9 @@ def print_findings(
         if not as_json:
             state = "ok" if finding.ok else failed if finding.necessary else warned
             width = max(len(failed), len(warned)) + 2
-            stdout().print(f"{state:{width}}{finding.name:13}{finding.words}", markup=False)
+            stdout().print(f"{state:{width}}{finding.name:13}{finding.words}")
             if finding.hint:
-                stdout().print(f"{'':{width + 13}}next: {finding.hint}", markup=False)
+                stdout().print(f"{'':{width + 13}}next: {finding.hint}")
     if as_json:
         print_json(reported)
     if any(finding.necessary and not finding.ok for finding in reported):

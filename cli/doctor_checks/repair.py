@@ -15,6 +15,7 @@ from mallorn.cli.doctor_checks.findings import Finding
 from mallorn.core.artifact_uris import job_exports_uri, model_uri, open_store
 from mallorn.core.errors import MallornError, NotFound, StorageFull
 from mallorn.core.host_id import host_folder
+from mallorn.core.private_files import make_private_directory
 from mallorn.core.settings import Settings
 from mallorn.db import backups
 from mallorn.db.migrate import check_table_version, upgrade
@@ -63,7 +64,7 @@ class FileQuarantine:
 
     def _quarantine_path(self, name: str) -> Path:
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_private_directory(self.folder)
         except OSError as error:
             raise _cannot(str(self.folder), error) from error
         return self.folder / name

@@ -12,6 +12,7 @@ from sqlalchemy import select
 from mallorn.core.artifact_uris import model_uri, open_store
 from mallorn.core.errors import Conflict, InvalidRequest, MallornError, NotFound, StorageFull, Unavailable
 from mallorn.core.host_id import host_folder
+from mallorn.core.private_files import is_open_to_others
 from mallorn.costmodels.serialization import check_bytes
 from mallorn.db.backups import back_up, check_pages, folder_of, list_backups, sqlite_file, taken_at
 from mallorn.db.migrate import check_table_version
@@ -82,6 +83,14 @@ def check_access_rights(data: Path) -> str:
             hint=f"chown -R {os.getuid()} {data}, or mount its disk for writing",
         )
     return f"{data} can be written"
+
+
+def check_privacy(data: Path) -> str:
+    """Raise InvalidRequest if all users of the host can enter a data folder."""
+    if data.is_dir() and is_open_to_others(data):
+        message = f"all users of this host can enter {data}, and read models and digests of keys"
+        raise InvalidRequest(message, hint=f"mallorn doctor --repair, or   chmod 700 {data}")
+    return "other users of this host cannot read the data"
 
 
 def describe_running_service(directory: DataDir) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 import typer
 
 from mallorn.core.check_option_kwargs import OptionKwargs, free_dimensions_error
+from mallorn.core.control_characters import escape_control_characters
 from mallorn.model_upload import find_free_inputs
 
 
@@ -22,7 +23,8 @@ def fix_free_dimensions(file: Path, options: OptionKwargs, asks: bool) -> None:
         labels = [f"dimension {axis} of {name}" if size == "?" else size for axis, size in enumerate(shape)]
         for label in labels:
             if isinstance(label, str) and label not in sizes:
-                sizes[label] = typer.prompt(f"size of {label}", default=1, type=int, err=True)
+                question = f"size of {escape_control_characters(label)}"
+                sizes[label] = typer.prompt(question, default=1, type=int, err=True)
         shapes[name] = [label if isinstance(label, int) else sizes[label] for label in labels]
     if free:
         options["input_shapes"] = shapes

@@ -1,7 +1,6 @@
 """Printing for all commands: data to stdout, everything else to stderr."""
 
 import json
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -11,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar, ca
 
 import typer
 from pydantic import BaseModel
-from rich.console import Console
-from rich.markup import escape
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
+from mallorn.core.control_characters import escape_control_characters
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.settings import Settings
 from mallorn.stack.data_directory import DataDir
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-_MOVING: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 PIPE_WIDTH: Final = 1000  # keeps each row on one line for programs that read them
 JsonOption = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
@@ -71,17 +71,29 @@ class Place(NamedTuple):
         return f" --data {self.data}" if self.data else ""
 
 
+class LiteralConsole(Console):
+    """Console that prints text literally: without markup, and with control characters escaped."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the segments of whatever is printed, also of tables and live views."""
+        for segment in super().render(renderable, options):
+            text = segment.text if segment.control else escape_control_characters(segment.text)
+            yield segment._replace(text=text)
+
+
 def stdout() -> Console:
     """Return a new console for data at each call, as sys.stdout may have been redirected."""
     is_terminal = sys.stdout.isatty()
-    return Console(
-        file=sys.stdout, highlight=False, soft_wrap=not is_terminal, width=None if is_terminal else PIPE_WIDTH
-    )
+    width = None if is_terminal else PIPE_WIDTH
+    return LiteralConsole(file=sys.stdout, soft_wrap=not is_terminal, width=width)
 
 
 def stderr() -> Console:
     """Return a console for progress and errors."""
-    return Console(file=sys.stderr, highlight=False)
+    return LiteralConsole(file=sys.stderr)
 
 
 def client(url: str | None, api_key: str | None, data: Path | None = None) -> "Client":
@@ -99,24 +111,24 @@ def client(url: str | None, api_key: str | None, data: Path | None = None) -> "C
 
 def print_error(message: str, hint: str = "") -> None:
     """Print an error message and, if there is one, the next command to type."""
-    stderr().print(f"[bold red]error:[/] {_escape_text(message)}", soft_wrap=True)
+    _print_to_user(message, "error: ", "bold red")
     if hint:
         print_next(hint)
 
 
 def print_next(command: str) -> None:
     """Print the command to type next."""
-    stderr().print(f"[bold]next:[/]  {_escape_text(command)}", soft_wrap=True)
+    _print_to_user(command, "next:  ", "bold")
 
 
 def print_note(text: str) -> None:
     """Print a line for the user on stderr, separate from the data."""
-    stderr().print(_escape_text(text), soft_wrap=True)
+    _print_to_user(text)
 
 
-def _escape_text(text: str) -> str:
-    """Escape markup and control characters, so that untrusted text is printed literally."""
-    return escape(_MOVING.sub(lambda match: ascii(match[0])[1:-1], text))
+def _print_to_user(text: str, label: str = "", style: str = "") -> None:
+    line = Text.assemble((label, style), escape_control_characters(text))
+    stderr().print(line, soft_wrap=True)
 
 
 def print_json(value: object) -> None:
@@ -168,7 +180,7 @@ def table(values: Iterable[T], columns: Sequence[Column[T]]) -> Table:
             no_wrap=all(len(cell(value)) <= SHORT for value in cells),
         )
     for line in lines:
-        result.add_row(*(escape(cell(value)) for value in line))
+        result.add_row(*(Text(escape_control_characters(cell(value))) for value in line))
     return result
 
 
@@ -188,7 +200,7 @@ def confirm_or_exit(question: str, without_asking: str, yes: bool) -> None:
         return
     if not can_ask_user():
         raise InvalidRequest("no terminal can ask for confirmation; nothing was deleted", hint=without_asking)
-    if not typer.confirm(question, err=True):
+    if not typer.confirm(escape_control_characters(question), err=True):
         print_note("nothing was deleted")
         raise typer.Exit(1)
 

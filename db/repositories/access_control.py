@@ -1,16 +1,26 @@
-"""API keys, browsers' sign-ins, owners' bans and quotas, and their requests' audit log."""
+"""API keys, browser sessions, login codes, owners' bans and quotas, and the audit log."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Update, and_, delete, exists, func, or_, select, true, union, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import class_mapper
 
-from mallorn.core.api_keys import OwnerAction, Scope, hash_secret, new_id, new_key, new_secret
+from mallorn.core.api_keys import (
+    OwnerAction,
+    Purpose,
+    Scope,
+    hash_for,
+    hash_secret,
+    new_id,
+    new_key,
+    new_secret,
+)
 from mallorn.core.errors import Conflict, NotFound, Unavailable
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState, MeasurementKind
@@ -22,10 +32,10 @@ from mallorn.db.repositories.base import Repository, seconds_from_now
 from mallorn.db.repositories.job_transitions import cancel
 from mallorn.db.repositories.jobs import ACTIVE
 from mallorn.db.session import Database, read_clock
-from mallorn.db.tables import ApiKeyRow, AuditRow, BannedOwner, Job, Measurement, Model, SignIn
+from mallorn.db.tables import ApiKeyRow, AuditRow, BannedOwner, Job, LoginCode, Measurement, Model, SessionRow
 
 NAMED: Final[tuple[Any, ...]] = (
-    *(table.owner for table in (ApiKeyRow, SignIn, Job, Model, AuditRow)),
+    *(table.owner for table in (ApiKeyRow, SessionRow, Job, Model, LoginCode, AuditRow)),
     AuditRow.subject,
 )
 BATCH: Final = 200  # rows per transaction, because an owner may have ten thousand
@@ -39,6 +49,10 @@ class Owners(Repository):
         query = select(exists().where(BannedOwner.owner_digest == hash_secret(owner)))
         return bool(self.session.scalar(query))
 
+    def is_known(self, owner: str) -> bool:
+        """Return whether any row names this owner; after an erasure none does."""
+        return bool(self.session.scalar(select(or_(*(exists().where(column == owner) for column in NAMED)))))
+
     def list(self) -> list[OwnerStatus]:
         """Return all owners with a key, a sign-in or a job, past or present, by name."""
         ban_times = dict(self.session.execute(select(BannedOwner.owner_digest, BannedOwner.at)).all())
@@ -46,8 +60,9 @@ class Owners(Repository):
         return [OwnerStatus(owner=name, banned_at=ban_times.get(hash_secret(name))) for name in sorted(names)]
 
     def sign_out(self, owner: str) -> None:
-        """End all sign-ins of an owner, by any key or identity provider."""
-        self.execute_and_count(delete(SignIn).where(SignIn.owner == owner))
+        """End all browser sessions and login codes of an owner."""
+        for table in (SessionRow, LoginCode):
+            self.execute_and_count(delete(table).where(table.owner == owner))
 
     def ban(self, owner: str) -> None:
         """Ban an owner: revoke all keys permanently and end all sign-ins."""
@@ -126,6 +141,11 @@ class Usage(Repository):
         trial = Measurement.kind == MeasurementKind.TRIAL, Measurement.job_id.in_(limited_jobs)
         return max(0, budgets - (self.session.scalar(select(func.count()).where(*trial)) or 0))
 
+    def count_targets(self, owner: str) -> int:
+        """Return the number of different targets of an owner's jobs, also deleted ones."""
+        targets = select(func.count(Job.target_id.distinct())).where(Job.owner == owner)
+        return self.session.scalar(targets) or 0
+
     def model_bytes(self, owner: str) -> int:
         """Return the total size of an owner's uploaded models in bytes."""
         return self.session.scalar(select(func.sum(Model.size_bytes)).where(Model.owner == owner)) or 0
@@ -183,9 +203,14 @@ class ApiKeys(Repository):
         return bool(self.session.scalar(select(exists().where(*is_current))))
 
     def record_use(self, key_id: str) -> None:
-        """Record that a request used this key now, at most once in USED_SEC seconds."""
-        is_old = or_(ApiKeyRow.last_used_at.is_(None), ApiKeyRow.last_used_at < seconds_from_now(-USED_SEC))
-        self.execute_and_count(_update(key_id).where(is_old).values(last_used_at=now()))
+        """Record that a request used this key now, at most once in USED_SEC seconds; audit the
+        first use of its secret."""
+        used_now = _update(key_id).values(last_used_at=now())
+        first_use = used_now.where(ApiKeyRow.last_used_at.is_(None)).returning(ApiKeyRow.owner)
+        if owner := self.session.scalar(first_use):
+            words = f"first use of key {key_id}"
+            Audit(self.session).add(NewAuditEntry(owner, key_id, "USE", "", HTTPStatus.OK, owner, words))
+        self.execute_and_count(used_now.where(ApiKeyRow.last_used_at < seconds_from_now(-USED_SEC)))
 
     def list(self, owner: str | None = None) -> list[ApiKey]:
         """Return an owner's keys, newest first, including revoked ones."""
@@ -259,42 +284,47 @@ def has_api_keys(url: str) -> bool:
 MOST_OF_OWNER: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class SignInScopes:
-    """The owner of a sign-in, and the scopes that it grants."""
-
-    owner: str
-    scopes: tuple[Scope, ...]
-    key_digest: str | None  # of the API key with which the owner signed in
-
-
 class SignIns(Repository):
-    """Sign-ins of browsers, stored by the digest of their cookie."""
+    """Browser sessions and codes of `mallorn login`, stored by digests."""
 
-    def create(
-        self, owner: str, scopes: Sequence[Scope], seconds: float, key_digest: str | None = None
-    ) -> str:
-        """Sign in and return a new cookie; delete expired sign-ins, and the owner's oldest
-        over the limit."""
-        self.execute_and_count(delete(SignIn).where(SignIn.expires_at < now()))
-        newest = select(SignIn.digest).where(SignIn.owner == owner).order_by(SignIn.created_at.desc())
-        older = newest.offset(MOST_OF_OWNER - 1).subquery()
-        self.execute_and_count(delete(SignIn).where(SignIn.digest.in_(select(older.c.digest))))
-        cookie, expires_at = new_secret(), read_clock(self.session) + seconds
-        columns = {"owner": owner, "scopes": [str(scope) for scope in scopes], "key_digest": key_digest}
-        self.session.add(SignIn(digest=hash_secret(cookie), expires_at=expires_at, **columns))
+    def delete_expired(self) -> None:
+        for table in (SessionRow, LoginCode):
+            self.execute_and_count(delete(table).where(table.expires_at < now()))
+
+    def create_session(self, row: SessionRow, seconds: float) -> str:
+        """Sign in and return a new cookie; delete the owner's oldest sessions over the limit."""
+        self.delete_expired()
+        newest = select(SessionRow.digest).where(SessionRow.owner == row.owner)
+        older = newest.order_by(SessionRow.created_at.desc()).offset(MOST_OF_OWNER - 1).subquery()
+        self.execute_and_count(delete(SessionRow).where(SessionRow.digest.in_(select(older.c.digest))))
+        cookie = new_secret()
+        row.digest, row.expires_at = hash_for(Purpose.SESSION, cookie), read_clock(self.session) + seconds
+        self.session.add(row)
         return cookie
 
-    def find_by_cookie(self, cookie: str) -> SignInScopes | None:
-        """Return the owner and scopes of a cookie; None if it has expired or is unknown."""
-        query = select(SignIn).where(SignIn.digest == hash_secret(cookie), SignIn.expires_at >= now())
-        row = self.session.scalars(query).one_or_none()
-        if row is None:
-            return None
-        return SignInScopes(row.owner, tuple(map(Scope, row.scopes)), row.key_digest)
+    def find_session(self, cookie: str) -> SessionRow | None:
+        """Return the session of a cookie; None if it has expired or is unknown."""
+        is_it = SessionRow.digest == hash_for(Purpose.SESSION, cookie)
+        return self.session.scalar(select(SessionRow).where(is_it, SessionRow.expires_at >= now()))
 
-    def end(self, cookie: str) -> None:
-        self.execute_and_count(delete(SignIn).where(SignIn.digest == hash_secret(cookie)))
+    def end_session(self, cookie: str) -> str | None:
+        """End a session and return its owner; None if it is unknown."""
+        is_it = SessionRow.digest == hash_for(Purpose.SESSION, cookie)
+        return self.session.scalar(delete(SessionRow).where(is_it).returning(SessionRow.owner))
+
+    def create_code(self, row: LoginCode, seconds: float, challenge: str) -> str:
+        """Return a new code for the holder of the text whose SHA-256 is `challenge`."""
+        self.delete_expired()
+        code, row.expires_at = new_secret(), read_clock(self.session) + seconds
+        row.digest = hash_for(Purpose.LOGIN_CODE, code, challenge)
+        self.session.add(row)
+        return code
+
+    def end_code(self, code: str, challenge: str) -> LoginCode | None:
+        """End a code and return its row, to one request only; None if there is no such code."""
+        is_it = LoginCode.digest == hash_for(Purpose.LOGIN_CODE, code, challenge)
+        code_deletion = delete(LoginCode).where(is_it, LoginCode.expires_at >= now())
+        return self.session.scalar(code_deletion.returning(LoginCode))
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +344,21 @@ class Audit(Repository):
     def add(self, entry: NewAuditEntry) -> None:
         self.session.add(AuditRow(**asdict(entry)))
 
+    def add_local_change(self, subject: str, detail: str) -> None:
+        """Record a change that a command made in this database, without a request."""
+        self.add(NewAuditEntry(subject, "", "RUN", "--here", HTTPStatus.OK, subject, detail))
+
+    def count_surplus(self, entry: NewAuditEntry, count: int, row_id: int | None) -> int:
+        """Store in one row how many entries of a key were left out in a minute; return its id."""
+        detail = f"and {count:,} or more such requests in this minute"
+        row = None if row_id is None else self.session.get(AuditRow, row_id)
+        if row is None:
+            row = AuditRow(**asdict(replace(entry, subject=entry.owner)))
+            self.session.add(row)
+        row.detail = detail
+        self.session.flush()
+        return row.id
+
     def page(self, owner: str | None, cursor: str | None = None, limit: int = 50) -> Page[AuditEntry]:
         """Return requests by an owner or on their keys, newest first; None means all."""
         is_older = true() if cursor is None else AuditRow.id < decode_cursor(cursor, int)[0]
@@ -330,3 +375,11 @@ class Audit(Repository):
         old = select(AuditRow.id).where(AuditRow.at < seconds_from_now(-days * 86400))
         old = old.order_by(AuditRow.at).limit(limit)
         return self.execute_and_count(delete(AuditRow).where(AuditRow.id.in_(old)))
+
+    def delete_surplus_entries(self, kept_entries: int, limit: int) -> int:
+        """Delete up to `limit` of the oldest entries over `kept_entries`; return the count."""
+        newest = select(func.max(AuditRow.id)).scalar_subquery()
+        surplus = (
+            select(AuditRow.id).where(AuditRow.id <= newest - kept_entries).order_by(AuditRow.id).limit(limit)
+        )
+        return self.execute_and_count(delete(AuditRow).where(AuditRow.id.in_(surplus)))

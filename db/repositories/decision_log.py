@@ -27,12 +27,13 @@ class DecisionLog(Repository):
         model = CostModelRow.family, CostModelRow.name, CostModelRow.version
         task = Task.index.label("task_index"), Task.name.label("task_name"), Task.weight.label("weight")
         counts = _count_own_trials().label("trials"), _count_own_trials(has_failed()).label("failures")
-        own_trials = *_own_trials(), is_eligible(), is_usable_by_job()
+        own_trials = *_own_trials(), is_eligible(Job.owner), is_usable_by_job()
         best = select(func.min(Measurement.latency_us)).where(*own_trials)
         best_us = best.correlate(Round, Job).scalar_subquery().label("best_us")
         # With one round in flight per workload, rows up to `seen_upto` precede the round.
         same_workload = Measurement.workload_id == Round.workload_id, Measurement.target_id == Round.target_id
-        earlier_rows = *same_workload, Measurement.id <= Round.seen_upto, is_eligible(), is_usable_by_job()
+        is_earlier = *same_workload, Measurement.id <= Round.seen_upto
+        earlier_rows = *is_earlier, is_eligible(Job.owner), is_usable_by_job()
         latency = Measurement.latency_us
         earlier = select(latency).where(*earlier_rows).order_by(latency).limit(1)
         previous_best_us = earlier.correlate(Round, Job).scalar_subquery().label("previous_best_us")

@@ -3,18 +3,33 @@
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import ColumnElement, ScalarSelect, and_, exists, func, literal_column, not_, or_, select
-from sqlalchemy.orm import aliased
+from sqlalchemy import (
+    ColumnElement,
+    ScalarSelect,
+    and_,
+    case,
+    exists,
+    func,
+    literal_column,
+    not_,
+    or_,
+    select,
+)
+from sqlalchemy.orm import InstrumentedAttribute, aliased
 
 from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import NOT_COMPILED, Outcome
 from mallorn.core.states import OFF, WRITE, MeasurementKind, RoundState
+from mallorn.db.repositories.base import is_owned_by
 from mallorn.db.tables import Job, Measurement, Round, Task, Workload
 
 _Refuted = aliased(Measurement, name="refuted")
+_Finder = aliased(Job, name="finder")
+_Owner = aliased(Job, name="measured_by")
 _Withheld = aliased(Job, name="withheld")
 
 
+Owner = str | InstrumentedAttribute[str]  # an owner's name, or the column that holds it
 BUILD_FAILURES: Final = (Outcome.BUILD_ERROR, Outcome.BUILD_TIMEOUT)
 IMPORTED: Final = (MeasurementKind.FOREIGN, MeasurementKind.FOREIGN_FINISH)
 
@@ -63,29 +78,35 @@ def _timed_out_under(run_sec: float) -> ColumnElement[bool]:
     return and_(Measurement.outcome == Outcome.RUN_TIMEOUT, has_shorter_limit)
 
 
-def is_eligible() -> ColumnElement[bool]:
-    """Return the condition for times measured here of candidates without wrong results."""
-    return and_(Measurement.kind.not_in(IMPORTED), is_not_refuted())
+def is_eligible(reader: Owner | None) -> ColumnElement[bool]:
+    """Return the condition for times measured here of candidates that are not refuted."""
+    return and_(Measurement.kind.not_in(IMPORTED), is_not_refuted(reader))
 
 
-def is_bound_only() -> ColumnElement[bool]:
+def is_bound_only(reader: Owner | None) -> ColumnElement[bool]:
     """Return the condition for rows measured here with an upper bound instead of a time.
-    Candidates that ever gave a wrong result are excluded."""
-    return and_(Measurement.kind.not_in(IMPORTED), Measurement.bound_us.is_not(None), ~_refuted())
+    Refuted candidates are excluded."""
+    return and_(Measurement.kind.not_in(IMPORTED), Measurement.bound_us.is_not(None), ~_refuted(reader))
 
 
-def is_imported() -> ColumnElement[bool]:
-    """Return the condition for imported times of candidates without wrong results."""
-    return and_(Measurement.kind.in_(IMPORTED), is_not_refuted())
+def is_imported(reader: Owner | None) -> ColumnElement[bool]:
+    """Return the condition for imported times of candidates that are not refuted."""
+    return and_(Measurement.kind.in_(IMPORTED), is_not_refuted(reader))
 
 
-def is_not_refuted() -> ColumnElement[bool]:
-    """Return the condition for times of candidates that never gave a wrong result."""
-    return and_(Measurement.latency_us.is_not(None), ~_refuted())
+def is_not_refuted(reader: Owner | None) -> ColumnElement[bool]:
+    """Return the condition for times of candidates that are not refuted for this owner."""
+    return and_(Measurement.latency_us.is_not(None), ~_refuted(reader))
 
 
-def _refuted() -> ColumnElement[bool]:
-    same_candidate = and_(
+def _refuted(reader: Owner | None) -> ColumnElement[bool]:
+    """Return the condition that wrong results of the candidate count for a reader (ADR 0101).
+
+    One owner's wrong result counts for that owner, and for times of that owner's jobs. It
+    counts for other owners and times once another owner's job agrees. Imported rows have one
+    owner, the empty name.
+    """
+    same_candidate = (
         _Refuted.workload_id == Measurement.workload_id,
         _Refuted.target_id == Measurement.target_id,
         # A literal, so that SQLite uses the partial index of refuted candidates.
@@ -93,7 +114,19 @@ def _refuted() -> ColumnElement[bool]:
         _Refuted.sketch_id == Measurement.sketch_id,
         _Refuted.decisions == Measurement.decisions,
     )
-    return exists(select(_Refuted.id).where(same_candidate).correlate(Measurement))
+    finder = func.coalesce(_Finder.owner, "")
+    measured_by = select(_Owner.owner).where(_Owner.id == Measurement.job_id).correlate(Measurement)
+    believers = [func.coalesce(measured_by.scalar_subquery(), ""), *([] if reader is None else [reader])]
+    is_believed = func.max(case((finder.in_(believers), 1), else_=0)) == 1
+    query = (
+        select(func.count())
+        .select_from(_Refuted)
+        .outerjoin(_Finder, _Finder.id == _Refuted.job_id)
+        .where(*same_candidate)
+        .group_by(_Refuted.workload_id)
+        .having(or_(func.min(finder) != func.max(finder), is_believed))
+    )
+    return exists(query.correlate_except(_Refuted, _Finder))
 
 
 def is_shared() -> ColumnElement[bool]:
@@ -106,6 +139,13 @@ def is_contributed() -> ColumnElement[bool]:
     # A literal, so that SQLite uses the partial index of such jobs.
     withheld = select(_Withheld.id).where(_Withheld.dataset != literal_column(f"'{WRITE}'"))
     return func.coalesce(Measurement.job_id, "").not_in(withheld)
+
+
+def is_shown_to(owner: str | None) -> ColumnElement[bool]:
+    """Return the condition for times that an owner may read: shared ones and those of the
+    owner's jobs; all if `owner` is None. Queries must join Workload."""
+    own_jobs = select(Job.id).where(is_owned_by(owner))
+    return and_(is_not_refuted(owner), or_(is_shared(), Measurement.job_id.in_(own_jobs)))
 
 
 def is_readable_by(job: Job | type[Job]) -> ColumnElement[bool]:
@@ -136,7 +176,12 @@ def best_of_task(*conditions: ColumnElement[bool]) -> ScalarSelect[float | None]
     """
     same_program = Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id
     running = Round.id == Measurement.round_id, Round.state == RoundState.LEASED
-    usable = *same_program, is_eligible(), is_usable_by_job(), ~exists(select(Round.id).where(*running))
+    usable = (
+        *same_program,
+        is_eligible(Job.owner),
+        is_usable_by_job(),
+        ~exists(select(Round.id).where(*running)),
+    )
     query = select(Measurement.latency_us).where(*usable, *conditions)
     return query.order_by(Measurement.latency_us).limit(1).correlate(Task, Job).scalar_subquery()
 

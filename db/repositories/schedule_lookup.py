@@ -10,7 +10,7 @@ from sqlalchemy import func, or_, select
 from mallorn.core.targets import Target
 from mallorn.core.values.dataset import NearestSchedule, ScheduleLookup
 from mallorn.db.repositories.base import Repository, is_owned_by
-from mallorn.db.repositories.measurement_filters import is_not_refuted
+from mallorn.db.repositories.measurement_filters import is_shown_to
 from mallorn.db.repositories.schedules import Schedules
 from mallorn.db.repositories.workloads import KEPT
 from mallorn.db.tables import Context, Job, Measurement, TargetRow, Task, Workload
@@ -55,22 +55,25 @@ class ScheduleLookups(Repository):
             return ScheduleLookup(found=list(page.items), nearest=[])
         items: list[NearestSchedule] = []
         for workload in sorted(workloads, key=lambda row: _distance(query, row))[:MOST_RANKED]:
-            items += self._list_measured(query, workload)
+            items += self._list_measured(owner, query, workload)
             if len(items) >= ENOUGH:
                 break
         nearest = sorted(items, key=lambda item: len(item.differences))[:NEAREST]
         return ScheduleLookup(found=[], nearest=nearest)
 
-    def _list_measured(self, query: ScheduleQuery, workload: Workload) -> list[NearestSchedule]:
-        """Return a workload's best measurement on each target and with each TVM."""
+    def _list_measured(
+        self, owner: str | None, query: ScheduleQuery, workload: Workload
+    ) -> list[NearestSchedule]:
+        """Return a workload's best measurement on each target and with each TVM that the owner may read."""
         wanted_target = query.target.text if query.target else None
         wanted_version = query.program.tvm_version if query.program else None
         times = (
             select(TargetRow.text, Context.tvm_version, func.min(Measurement.latency_us))
             .join(TargetRow, TargetRow.id == Measurement.target_id)
             .join(Context, Context.id == Measurement.context_id)
-            .where(Measurement.workload_id == workload.id, Measurement.latency_us.is_not(None))
-            .where(is_not_refuted())
+            .join(Workload, Workload.id == Measurement.workload_id)
+            .where(Measurement.workload_id == workload.id)
+            .where(is_shown_to(owner))
             .group_by(TargetRow.text, Context.tvm_version)
             .order_by(TargetRow.text != wanted_target, Context.tvm_version.desc())
             .limit(NEAREST)

@@ -174,11 +174,11 @@ class BestRecords(Repository):
             partition_by=(Measurement.workload_id, Measurement.context_id),
             order_by=(Measurement.kind.not_in(_AGAIN), Measurement.latency_us, Measurement.id),
         )
-        conditions = Measurement.target_id == target_id, Measurement.context_id.is_not(None), is_not_refuted()
+        conditions = Measurement.target_id == target_id, Measurement.context_id.is_not(None)
         places = (
             select(Measurement.id, place.label("place"))
             .join(Workload, Workload.id == Measurement.workload_id)
-            .where(*conditions, is_shared())
+            .where(*conditions, is_not_refuted(None), is_shared())
             .subquery()
         )
         columns = {

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import select
+from sqlalchemy import or_, select
 
 from mallorn.core.values.candidate import Sketch, pack_choices, unpack_choices
 from mallorn.db.measurement_codec import pack_text, unpack_text
@@ -27,7 +27,8 @@ class Sketches(Repository):
     """Sketches by the hash of their trace."""
 
     def ensure_many(self, sketches: Collection[NewSketch], *, imported: bool = False) -> dict[str, int]:
-        """Insert new sketches; return all ids by key. One generated here replaces an imported one."""
+        """Insert new sketches; return all ids by key. One generated here replaces an imported one,
+        and one whose place in the design space was another in older code."""
         values = [
             {
                 "key": new.sketch.key,
@@ -44,10 +45,11 @@ class Sketches(Repository):
             insert = self.insert(SketchRow)
             columns = {name: insert.excluded[name] for name in REPLACED}
             keep_old = insert.on_conflict_do_nothing(index_elements=["key"])
-            replace_imported = insert.on_conflict_do_update(
-                index_elements=["key"], set_=columns, where=SketchRow.imported.is_(True)
-            )
-            self.execute_for_rows(keep_old if imported else replace_imported, values)
+            names = "ordinal", "space", "tvm_version"
+            is_changed = [getattr(SketchRow, name) != insert.excluded[name] for name in names]
+            is_older = or_(SketchRow.imported.is_(True), *is_changed)
+            replace_older = insert.on_conflict_do_update(index_elements=["key"], set_=columns, where=is_older)
+            self.execute_for_rows(keep_old if imported else replace_older, values)
         return self.ids([new.sketch.key for new in sketches])
 
     def ids(self, keys: Collection[str]) -> dict[str, int]:

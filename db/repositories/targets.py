@@ -6,7 +6,7 @@ from sqlalchemy import delete, exists, select
 
 from mallorn.core.targets import Target
 from mallorn.db.repositories.base import Repository, require_row
-from mallorn.db.tables import Base, TargetRow
+from mallorn.db.tables import Base, Measurement, TargetRow
 
 
 class Targets(Repository):
@@ -25,6 +25,12 @@ class Targets(Repository):
     def get(self, target_id: int) -> TargetRow:
         """Return the target with this id. Raises NotFound if there is none."""
         return require_row(self.session.get(TargetRow, target_id), f"target {target_id}")
+
+    def list_measured(self, workload_ids: Iterable[int]) -> Sequence[TargetRow]:
+        """Return the targets on which these workloads were measured."""
+        measured = select(Measurement.target_id).where(self.is_among(Measurement.workload_id, workload_ids))
+        query = select(TargetRow).where(TargetRow.id.in_(measured)).order_by(TargetRow.id)
+        return self.session.scalars(query).all()
 
     def list(self) -> Sequence[TargetRow]:
         return self.session.scalars(select(TargetRow).order_by(TargetRow.id)).all()

@@ -16,18 +16,17 @@ from sqlalchemy import (
     not_,
     or_,
     select,
-    tuple_,
     update,
 )
 from sqlalchemy.orm import aliased
 
-from mallorn.core.outcomes import Outcome
 from mallorn.core.states import OFF, WRITE, MeasurementKind, RoundState
 from mallorn.db.repositories.base import Repository
 from mallorn.db.repositories.measurement_filters import (
     best_of_task,
     has_failed,
     is_eligible,
+    is_not_refuted,
     is_usable_by_job,
 )
 from mallorn.db.tables import Job, Measurement, Round, Task, Workload
@@ -173,7 +172,6 @@ def workload_is_busy() -> ColumnElement[bool]:
 
 _Finish = aliased(Measurement, name="finish")
 _Trial = aliased(Measurement, name="tried")
-_Wrong = aliased(Measurement, name="wrong")
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,14 +237,19 @@ def _tasks(job: Job) -> Select[*tuple[Any, ...]]:
     was_tried = exists(select(_Trial.id).where(same_candidate).correlate(_Finish))
     known_us = case((~was_tried, _Finish.latency_us))
     same_workload = Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id
-    is_timed = Measurement.kind == MeasurementKind.FINISH, is_eligible(), is_usable_by_job()
+    is_timed = Measurement.kind == MeasurementKind.FINISH, is_eligible(Job.owner), is_usable_by_job()
     finishes = select(Measurement.id).where(*same_workload, *is_timed).order_by(Measurement.latency_us)
     best = finishes.limit(1).correlate(Task, Job).scalar_subquery()
+    # Chosen before the join, or Postgres would join the whole table.
+    chosen = select(Task.id.label("task_id"), best.label("finish_id")).join(Job, Job.id == Task.job_id)
+    chosen_cte = chosen.where(Task.job_id == job.id).cte("chosen")
+    chosen_cte = chosen_cte.prefix_with("MATERIALIZED", dialect="postgresql")
     return (
         select(*columns, Task.workload_id, Workload.flops, Workload.args, workload_is_busy(), known_us)
         .join(Workload, Workload.id == Task.workload_id)
         .join(Job, Job.id == Task.job_id)
-        .join(_Finish, _Finish.id == best, isouter=True)
+        .join(chosen_cte, chosen_cte.c.task_id == Task.id)
+        .join(_Finish, _Finish.id == chosen_cte.c.finish_id, isouter=True)
         .where(Task.job_id == job.id)
         .order_by(Task.index)
     )
@@ -259,15 +262,8 @@ def _rounds(job: Job) -> Select[*tuple[Any, ...]]:
     is_counted = or_(Round.job_id == job.id, and_(func.coalesce(job.dataset, WRITE) != OFF, is_shared))
     wall = Round.finished_at - Round.started_at
     columns = Round.workload_id, Round.job_id, Round.state, Round.size
-    wrong = select(_Wrong.workload_id, _Wrong.sketch_id, _Wrong.decisions).where(
-        _Wrong.workload_id.in_(workloads),
-        _Wrong.target_id == job.target_id,
-        _Wrong.latency_us.is_(None),  # so that the index of failures is used
-        _Wrong.outcome == Outcome.WRONG_RESULT,
-    )
-    candidate = tuple_(Measurement.workload_id, Measurement.sketch_id, Measurement.decisions)
-    # Null in another context, or if the candidate ever gave a wrong result.
-    is_correct = and_(Measurement.context_id == job.context_id, candidate.not_in(wrong))
+    # Null in another context, or if the candidate is refuted for the job's owner.
+    is_correct = and_(Measurement.context_id == job.context_id, is_not_refuted(job.owner))
     best = func.min(case((is_correct, Measurement.latency_us)))
     is_timed = func.max(Measurement.latency_us).is_not(None)
     own_us = case((Measurement.context_id == job.context_id, Measurement.latency_us))

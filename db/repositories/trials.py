@@ -41,6 +41,7 @@ class Trials(Repository):
 
     def __init__(self, session: Session, reader: Job | None = None) -> None:
         super().__init__(session)
+        self._reader = None if reader is None else reader.owner
         self._is_readable = is_contributed() if reader is None else is_readable_by(reader)
 
     def history(
@@ -99,8 +100,10 @@ class Trials(Repository):
         conditions = self._of_task(workload_id, target_id)
         if context_id is not None:
             conditions.append(Measurement.context_id == context_id)
-        fastest = self._fastest([*conditions, is_eligible()], count)
-        return fastest or self._fastest([*conditions, is_bound_only()], count, Measurement.bound_us)
+        fastest = self._fastest([*conditions, is_eligible(self._reader)], count)
+        return fastest or self._fastest(
+            [*conditions, is_bound_only(self._reader)], count, Measurement.bound_us
+        )
 
     def list_fastest_of_first(
         self,
@@ -121,7 +124,9 @@ class Trials(Repository):
         origin = Measurement.kind == MeasurementKind.TRIAL, in_context, Measurement.origin.endswith(means)
         conditions = *program, *origin, not_(failed_under_other_limits(limits))
         trials = select(Measurement.id).where(*conditions).order_by(Measurement.round_id, Measurement.slot)
-        return self._fastest([*program, is_eligible(), Measurement.id.in_(trials.limit(count))], count)
+        return self._fastest(
+            [*program, is_eligible(self._reader), Measurement.id.in_(trials.limit(count))], count
+        )
 
     def has_failure_with(self, job_id: str, words: str) -> bool:
         """Return whether a trial of a job failed with an error that begins with `words`."""
@@ -133,7 +138,7 @@ class Trials(Repository):
         self, workload_id: int, target_id: int, count: int = 1, context_id: int | None = None
     ) -> Sequence[Trial]:
         """Return the fastest distinct candidates of other datasets, by their times there."""
-        filters = [*self._of_task(workload_id, target_id), is_imported()]
+        filters = [*self._of_task(workload_id, target_id), is_imported(self._reader)]
         if context_id is not None:
             filters.append(Measurement.context_id == context_id)
         return self._fastest(filters, count)
@@ -147,8 +152,8 @@ class Trials(Repository):
         """
         conditions = self._of_task(workload_id, target_id)
         context_ids = () if context_id is None else Contexts(self.session).list_other_builds(context_id)
-        built_otherwise = and_(Measurement.context_id.in_(context_ids), is_eligible())
-        return self._fastest([*conditions, or_(is_imported(), built_otherwise)], count)
+        built_otherwise = and_(Measurement.context_id.in_(context_ids), is_eligible(self._reader))
+        return self._fastest([*conditions, or_(is_imported(self._reader), built_otherwise)], count)
 
     def of_round(self, round_id: int) -> Sequence[tuple[Trial, int]]:
         """Return a round's valid candidates of all attempts, with context ids, by slot."""

@@ -130,7 +130,7 @@ class Stock(Repository):
             .join(Job, Job.id == Task.job_id)
             .join(Measurement, same_task)
             .join(SourceDataset, SourceDataset.id == Measurement.source_id)
-            .where(Task.job_id == job_id, SourceDataset.key == STOCK, is_not_refuted())
+            .where(Task.job_id == job_id, SourceDataset.key == STOCK, is_not_refuted(Job.owner))
             .group_by(Task.id)
         )
         return {task: us for task, us in self.session.execute(query) if us is not None}

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, delete, func, select, update
+from sqlalchemy import ColumnElement, Select, and_, delete, exists, func, select, update
 from sqlalchemy.orm import aliased
 
 from mallorn.core.cost_model_name import base_family
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
-from mallorn.core.values.fleet import Withdrawn
+from mallorn.core.values.fleet import DisturbedInterval, Withdrawn
 from mallorn.db.repositories.base import Repository, require_row
 from mallorn.db.repositories.cost_models import CostModels
 from mallorn.db.repositories.dataset_statistics import COUNTS, Counts
@@ -20,6 +20,7 @@ from mallorn.db.repositories.measurements import Measurements
 from mallorn.db.tables import CostModelRow, Device, FinishStep, Job, Measurement, Schedule, Task, Workload
 
 AT_A_TIME: Final = 5_000  # rows in one statement
+CLOCKS_SEC: Final = 60.0  # clocks of hosts differ by less, and results are stored within this time
 # Outcomes that say nothing about a device.
 _NOT_FROM_DEVICE: Final = (Outcome.WITHDRAWN, Outcome.CANCELLED, Outcome.NOT_RECORDED)
 
@@ -78,6 +79,15 @@ class Withdrawals(Repository):
             self.execute_and_count(update(Measurement).where(is_in_portion).values(values))
             counts.adjust_outcome_counts(1, is_in_portion)
         return withdrawn
+
+    def mark_disturbed(self, name: str, interval: DisturbedInterval) -> int:
+        """Turn times that a device measured in an interval, or within CLOCKS_SEC of it, into
+        upper bounds; return how many. Raises NotFound if there is no such device."""
+        from_device = self._is_measured_by(name, interval.since - CLOCKS_SEC)
+        is_before = Measurement.created_at <= interval.until + CLOCKS_SEC
+        times = and_(from_device, is_before, Measurement.latency_us.is_not(None))
+        has_any = self.session.scalar(select(exists().where(times)))
+        return self.turn_into_bounds(times, 1.0) if has_any else 0
 
     def turn_into_bounds(self, condition: ColumnElement[bool], share: float) -> int:
         """Turn these rows' times into upper bounds; deactivate models trained on them."""

@@ -14,7 +14,7 @@ from mallorn.db.repositories.snapshots import SnapshotRows
 from mallorn.db.tables import Job, Model, Task, Workload
 
 KEPT: Final = 2**63 - 1  # larger than all ids: only private jobs use the workload
-REPLACED: Final = ("op", "structure", "flops", "tir", "args", "features", "tvm_version")
+REPLACED: Final = ("name", "op", "structure", "flops", "tir", "args", "features", "tvm_version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +41,24 @@ class Workloads(Repository):
         """Insert new workloads, in the order of keys, to avoid deadlocks; return all ids by key.
 
         A workload extracted here, by `code`, replaces one that was imported or extracted by
-        other code. An imported one (`code` None) replaces nothing. A workload of private
-        jobs becomes shared once a job that is not private, or an import, adds it, too.
+        other code; an imported one (`code` None) does not. A workload of private jobs becomes
+        shared once a job that is not private, or an import, adds it, too, and is replaced by
+        it: a program contains its model's input names, which must not become shared.
         """
         columns = {"kept_upto": KEPT if private else 0, "code": code}
         in_order = sorted(workloads, key=lambda new: new.key)
         keys = [new.key for new in in_order]
         values = [asdict(new) | columns | {"tir": pack_text(new.tir)} for new in in_order]
         insert = self.insert(Workload)
-        if code is None:
-            upsert = insert.on_conflict_do_nothing(index_elements=["key"])
-        else:
-            new_row = insert.excluded
-            is_older = or_(
-                Workload.code.is_distinct_from(new_row.code), Workload.tvm_version != new_row.tvm_version
-            )
-            if private:  # a program contains its model's input names, which must not become shared
-                is_older = and_(is_older, Workload.kept_upto == KEPT)
-            replaced = {name: new_row[name] for name in (*REPLACED, "code")}
-            upsert = insert.on_conflict_do_update(index_elements=["key"], set_=replaced, where=is_older)
+        new_row = insert.excluded
+        is_kept = Workload.kept_upto == KEPT
+        is_older = and_(
+            new_row.code.is_not(None),
+            or_(Workload.code.is_distinct_from(new_row.code), Workload.tvm_version != new_row.tvm_version),
+        )
+        is_replaced = and_(is_kept, is_older) if private else or_(is_kept, is_older)
+        replaced = {name: new_row[name] for name in (*REPLACED, "code")}
+        upsert = insert.on_conflict_do_update(index_elements=["key"], set_=replaced, where=is_replaced)
         if values:
             self.execute_for_rows(upsert, values)
         if not private:

@@ -1,6 +1,6 @@
 """The SQLAlchemy table classes, one module per topic."""
 
-from mallorn.db.tables.access_control import ApiKeyRow, AuditRow, BannedOwner, SignIn
+from mallorn.db.tables.access_control import ApiKeyRow, AuditRow, BannedOwner, LoginCode, SessionRow
 from mallorn.db.tables.base import Base
 from mallorn.db.tables.dataset import (
     Context,

@@ -1,8 +1,8 @@
-"""API keys, sign-ins, bans and the audit log. Secrets are stored as SHA-256 digests."""
+"""API keys, browser sessions, login codes, bans and the audit log. Secrets are stored as SHA-256 digests."""
 
 from typing import Any
 
-from sqlalchemy import Index, SmallInteger
+from sqlalchemy import ForeignKey, Index, SmallInteger
 from sqlalchemy.orm import Mapped, mapped_column
 
 from mallorn.db.tables.base import Base, CreatedAt, IdPk, JsonType, Timestamp
@@ -35,17 +35,31 @@ class BannedOwner(Base):
     at: Mapped[CreatedAt]
 
 
-class SignIn(Base):
-    """A browser signed in by an API key (while it is valid) or an identity provider."""
+class SessionRow(Base):
+    """A browser session that an API key (while it is valid) or an identity provider began."""
 
-    __tablename__ = "sign_ins"
-    __table_args__ = (Index("ix_sign_ins_expires_at", "expires_at"),)
+    __tablename__ = "browser_sessions"
+    __table_args__ = (Index("ix_browser_sessions_expires_at", "expires_at"),)
 
     digest: Mapped[str] = mapped_column(primary_key=True)  # of the cookie
-    key_digest: Mapped[str | None]  # of the API key; None: an identity provider
-    owner: Mapped[str]
+    page_digest: Mapped[str]  # of the secret that the page sends with the cookie
+    key_id: Mapped[str | None] = mapped_column(ForeignKey("api_keys.id"))  # null: of MALLORN_API_KEYS
+    key_digest: Mapped[str | None]  # ends the session with the key's secret; null: an identity provider
+    owner: Mapped[str] = mapped_column(index=True)
     scopes: Mapped[list[Any]] = mapped_column(JsonType)
     created_at: Mapped[CreatedAt]
+    expires_at: Mapped[Timestamp]
+
+
+class LoginCode(Base):
+    """A code that `mallorn login` may exchange once for an API key of the owner."""
+
+    __tablename__ = "login_codes"
+    __table_args__ = (Index("ix_login_codes_expires_at", "expires_at"),)
+
+    digest: Mapped[str] = mapped_column(primary_key=True)  # of the code and its challenge
+    owner: Mapped[str]
+    scopes: Mapped[list[Any]] = mapped_column(JsonType)
     expires_at: Mapped[Timestamp]
 
 

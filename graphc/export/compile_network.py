@@ -34,6 +34,7 @@ from mallorn.graphc.export.library_metadata import metadata_source, required_cpu
 from mallorn.graphc.fold import share_equal_constants
 from mallorn.graphc.onnx import fold_shapes, inline_functions, rewrite_unsupported_forms, widen_16bit_floats
 from mallorn.graphc.onnx import read_with_weights_on_disk as onnx_file
+from mallorn.graphc.onnx.bound_indices import bound_indices
 from mallorn.graphc.onnx.relax_modules import declare_inputs_and_outputs, load_module, module_text
 from mallorn.graphc.ranges import dispatch_by_shape, generalize_two_lengths, reduce_weight_layouts
 
@@ -114,7 +115,7 @@ def import_graph(model: Any, shapes: Shapes, target: Any) -> Any:
     """Return an ONNX model with these input shapes as a Relax module: simplified and
     converted, or loaded if it contains a module, which must be trusted or checked."""
     if module_text(model) is not None:
-        return load_module(model, shapes)
+        return bound_indices(load_module(model, shapes))
     return convert_to_relax(simplify_onnx_model(model, shapes), shapes, target)
 
 
@@ -146,7 +147,8 @@ def convert_to_relax(model: Any, shapes: Shapes, target: Any) -> Any:
     # Pass no references to ONNX's checker, which from_onnx runs again.
     with target or contextlib.nullcontext(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return from_onnx(widen_16bit_floats.widen(model) if computes_wide else model, shape_dict=shapes)
+        wide = widen_16bit_floats.widen(model) if computes_wide else model
+        return bound_indices(from_onnx(wide, shape_dict=shapes))
 
 
 def partition_tasks_by_schedule(

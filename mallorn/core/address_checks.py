@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from mallorn.core.errors import InvalidRequest, Unavailable
 
 LAST_PORT = 65535
+ROOT_UID: Final = 0
 
 
 def host_and_port(text: str) -> tuple[str, int]:
@@ -46,10 +47,11 @@ class NotYours(Unavailable):
     """The service at the default address belongs to another user; name its URL to use it."""
 
 
-def check_own_service(url: str) -> str:
-    """Return a local service's URL unchanged. Raises NotYours if another user runs it."""
-    uid = listener_uid(urlsplit(url).port or 80)
-    if uid is None or uid == os.getuid():
+def check_own_service(url: str, *owners: int) -> str:
+    """Return a local service's URL. Raises NotYours if a user not in `owners` runs it."""
+    parts = urlsplit(url)
+    uid = listener_uid(parts.port or 80, parts.hostname or "")
+    if uid is None or uid in (os.getuid(), *owners):
         return url
     hint = (
         f"mallorn up --port 0   (or, with a key from its owner: export MALLORN_URL={url} MALLORN_API_KEY=KEY)"
@@ -73,13 +75,16 @@ PLACE: Final = struct.Struct("=III")  # a socket's interface and its cookie
 ANSWER: Final = struct.Struct("=BBBB48xIIIII")  # family, state, timer, retries; expiry, queues, user, inode
 
 
-def listener_uid(port: int) -> int | None:
-    """Return the id of the user who listens at this port of 127.0.0.1; None if unknown."""
+def listener_uid(port: int, host: str = "127.0.0.1") -> int | None:
+    """Return the id of the user who listens at a port of this machine; None if unknown."""
+    try:
+        hosts = _proc_net_hosts(host)
+    except ValueError:  # a name
+        hosts = _proc_net_hosts("127.0.0.1")
     listening = {row[1]: int(row[7]) for row in _read_proc_net_rows(f" {LISTENS} ")}
-    loopback, mapped_loopback = _proc_net_hosts("127.0.0.1")
-    all_v4, mapped_all = _proc_net_hosts("0.0.0.0")  # noqa: S104
-    # Addresses that receive connections to 127.0.0.1, the most specific first.
-    for address in (loopback, all_v4, mapped_loopback, mapped_all, *_proc_net_hosts("::")):
+    all_v4 = _proc_net_hosts("0.0.0.0") if len(hosts) == 2 else ()  # noqa: S104
+    # Addresses that receive connections to the host, the most specific first.
+    for address in (hosts[0], *all_v4[:1], *hosts[1:], *all_v4[1:], *_proc_net_hosts("::")):
         if (uid := listening.get(f"{address}:{port:04X}")) is not None:
             return uid
     return None
@@ -101,6 +106,21 @@ def peer_uid(own_end: Address, peer_end: Address) -> int | None:
         if end is not None and end == previous_end:
             return end[0]
     return None
+
+
+def connected_uid(end: socket.socket) -> int | None:
+    """Return the id of the user at a connection's other end; None if unknown or ended."""
+    with suppress(OSError):
+        uid = peer_uid(end.getsockname()[:2], end.getpeername()[:2])
+        # Raises if the connection has ended: another one may use its addresses by now.
+        end.getpeername()
+        return uid
+    return None
+
+
+def is_from_this_user(end: socket.socket) -> bool:
+    """Return whether this user or root made the other end of a connection."""
+    return connected_uid(end) in (os.getuid(), ROOT_UID)
 
 
 def user_name(uid: int) -> str:

@@ -1,6 +1,7 @@
 """Format of API keys, the digest that is stored of them, and their scopes."""
 
 import hashlib
+import json
 import secrets
 from collections.abc import Collection
 from enum import StrEnum
@@ -61,3 +62,22 @@ def new_secret() -> str:
 def hash_secret(secret: str) -> str:
     """Return the digest to store. A random 256-bit secret needs no salt and no slow hash."""
     return hashlib.sha256(secret.encode()).hexdigest()
+
+
+class Purpose(StrEnum):
+    """Purpose of a digest; digests of different purposes are never equal."""
+
+    SESSION = "browser session"
+    PAGE = "random text of a page"
+    PAGE_SECRET = "secret of a browser session's page"  # noqa: S105 - no secret
+    LOGIN_CODE = "code of mallorn login"
+
+
+def hash_for(purpose: Purpose, *parts: str) -> str:
+    return hash_secret(json.dumps([purpose, *parts]))
+
+
+def hash_page_secret(secret: str) -> str:
+    """Return the digest of a page's random text and, after a dot, what a provider's sign-in added."""
+    text, _, claim = secret.partition(".")
+    return hash_for(Purpose.PAGE_SECRET, hash_for(Purpose.PAGE, text), claim)

@@ -62,9 +62,10 @@ def batch_uri(artifacts: str, job_id: str, batch_id: str) -> str:
     return f"{artifacts.rstrip('/')}/batches/{job_id}/{batch_id}.json"
 
 
-def scripts_uri(artifacts: str, workload_key: str, trace: str) -> str:
-    """Return the URI of a schedule's TVMScript texts, shared by all jobs that found it."""
-    return f"{artifacts.rstrip('/')}/scripts/{sha256(f'{workload_key}:{trace}'.encode()).hexdigest()}.json"
+def scripts_uri(artifacts: str, owner: str, workload_key: str, trace: str) -> str:
+    """Return the URI of a schedule's TVMScript texts, shared by all jobs of the owner that found it."""
+    digest = sha256(f"{sha256(owner.encode()).hexdigest()}:{workload_key}:{trace}".encode()).hexdigest()
+    return f"{artifacts.rstrip('/')}/scripts/{digest}.json"
 
 
 @contextmanager

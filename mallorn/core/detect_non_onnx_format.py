@@ -5,6 +5,10 @@ from typing import Final
 
 _EXPORT_TORCH: Final = "export the network it belongs to: torch.onnx.export(model, example, 'model.onnx')"
 _CODE: Final = "code is not accepted; write the module as   tvm.ir.save_json(module)   to MODEL.json"
+CONVERT_HDF5: Final = (
+    "if you trust its author:   "
+    'python -c \'import keras; keras.saving.load_model("MODEL").save("MODEL.keras")\''
+)
 _ANOTHER: Final = "give the path of an .onnx file"
 _SOURCE: Final = "give the ONNX file it was made from"
 _PICTURES: Final = {b"\xff\xd8\xff": "JPEG", b"\x89PNG": "PNG", b"GIF8": "GIF"}
@@ -35,7 +39,7 @@ def foreign_format(data: bytes) -> Foreign | None:
     if data[4:8] == b"ORTM":
         return Foreign("an onnxruntime (.ort) model", _SOURCE)
     if data[:8] == b"\x89HDF\r\n\x1a\n":
-        return _converted("an HDF5 file (Keras)", ".h5")
+        return Foreign("an HDF5 file (Keras)", CONVERT_HDF5)
     if data[8:10] in (b'{"', b"{ ") and int.from_bytes(data[:8], "little") < 1 << 32:
         return Foreign("a file of weights without their network (safetensors)", _EXPORT_TORCH)
     if data[:4] == b"\x7fELF":

@@ -35,6 +35,7 @@ class MallornError(Exception):
     exit_code: ClassVar[ExitCode] = ExitCode.FAILED
     usual_hint: ClassVar[str] = ""
     request_id: str = ""  # id of the request that failed, if a coordinator sent the error
+    retry_sec: int | None = None  # seconds after which a client may retry, if known
 
     def __init__(
         self, message: str | None = None, *, hint: str = "", suggest: Mapping[str, object] | None = None
@@ -134,7 +135,7 @@ class TooMany(MallornError):
 
     def __init__(self, message: str | None = None, *, retry_sec: int = 60, **details: Any) -> None:
         super().__init__(message, **details)
-        self.retry_sec = retry_sec
+        self.retry_sec: int = retry_sec
 
 
 class Unavailable(MallornError):

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final
 
+from mallorn.core.control_characters import escape_control_characters
 from mallorn.core.errors import StorageFull, Unavailable
 from mallorn.core.redaction import redact
 from mallorn.core.settings import Settings, unknown_variables
@@ -64,7 +65,7 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
-        return redact(text) if record.exc_info else _short(text)
+        return escape_control_characters(redact(text) if record.exc_info else _short(text))
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
         return _time(record)

@@ -133,6 +133,11 @@ class Settings(BaseSettings):
     keep_audit_days: float = Field(
         0.0, ge=0, description="Days until an audit-log entry is deleted; 0: never."
     )
+    keep_audit_entries: int = Field(
+        1_000_000,
+        ge=0,
+        description="Maximum number of audit-log entries; older ones are deleted; 0: no limit.",
+    )
     keep_backups: int = Field(
         3,
         ge=0,
@@ -148,6 +153,44 @@ class Settings(BaseSettings):
     )
     quota_requests: int = Field(
         0, ge=0, description="Maximum of requests per key and minute at each coordinator; 0: no limit."
+    )
+    quota_streams: int = Field(
+        2_000,
+        ge=0,
+        description="Maximum of event streams that a key follows at once at each coordinator; 0: no limit.",
+    )
+    quota_uploads: int = Field(
+        16,
+        ge=0,
+        description="Maximum of an owner's running uploads at each coordinator, and of unfinished uploads in "
+        "parts; 0: no limit. After a day unfinished ones are deleted.",
+    )
+    quota_targets: int = Field(
+        200, ge=0, description="Maximum of different targets that an owner's jobs name; 0: no limit."
+    )
+    simulated_device_sec: float | None = Field(
+        None,
+        ge=0,
+        description="Largest option `simulated.device_sec` of a job: a simulated candidate occupies a "
+        "worker for that time. Default: 60 while there is no API key, else 0.",
+    )
+    max_connections: int = Field(
+        10_000,
+        ge=2,
+        description="Maximum of connections to a coordinator. Above it, or half of the host's limit of open "
+        "files if that is less, the connection that waited longest for its client is closed.",
+    )
+    max_connections_per_address: int = Field(
+        1_000,
+        ge=0,
+        description="Maximum of connections to a coordinator from an IP address or an IPv6 network of 64 "
+        "bits, but at most half of all. Proxies (FORWARDED_ALLOW_IPS) are not limited. 0: half of all.",
+    )
+    client_wait_sec: float = Field(
+        30.0,
+        gt=0,
+        description="Seconds that a coordinator waits for a request's head, and for its body plus one for "
+        "every 4 KiB. A client that reads less than 4 KiB a second of a response in that time is cut off.",
     )
     log_format: Literal["text", "json"] = Field(
         "text", description="Log format: `text` for people, `json` for one object per line."

@@ -17,6 +17,7 @@ from mallorn.core.targets import Target, parse_target
 #: Value of MALLORN_RECORDINGS that allows any file, for the only user of a machine.
 ANY_RECORDING: Final = "*"
 LONGEST_NAME: Final = 400
+LOCAL_DEVICE_SEC: Final = 60.0  # the largest `simulated.device_sec` while there is no API key
 
 
 def add_virtual_device(target: Target, measurer: str) -> Target:
@@ -60,6 +61,16 @@ def check_files(options: JobOptions, settings: Settings, asks_keys: bool) -> Non
     if options.recording:  # a service that asks for API keys ignores a setting that allows any file
         is_ignored = settings.recordings == ANY_RECORDING and asks_keys
         recording_place(options, "" if is_ignored else settings.recordings)
+
+
+def check_simulated(options: JobOptions, settings: Settings, asks_keys: bool) -> None:
+    """Raise InvalidRequest if a simulated candidate would occupy a worker for too long."""
+    most_sec = settings.simulated_device_sec
+    if most_sec is None:
+        most_sec = 0.0 if asks_keys else LOCAL_DEVICE_SEC
+    if (device_sec := options.simulated.device_sec) > most_sec:
+        message = f"this service allows `simulated.device_sec` up to {most_sec:g}, not {device_sec:g}"
+        raise InvalidRequest(message, hint="lower it, or ask the operator: MALLORN_SIMULATED_DEVICE_SEC")
 
 
 def file_settings(settings: Settings, is_private: bool) -> dict[str, str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mallorn.core.errors import Conflict
 from mallorn.core.targets import Target
+from mallorn.core.values.manifest import DATABASE
 from mallorn.db.dataset.take_snapshots import Progress, ignore_progress
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.schedules import BestRecord, BestRecords
@@ -24,7 +25,9 @@ from mallorn.research.shared_schedules.target_folders import (
     write_target,
 )
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
-from mallorn.workers.interfaces.model_compiler import ModelCompiler, Tuned
+from mallorn.workers.interfaces.model_compiler import ModelCompiler, Tuned, open_sandboxed_compiler
+from mallorn.workers.sandbox.sandbox import FILE_BYTES
+from mallorn.workers.sandbox.untrusted_files import copy_out, untrusted_folder
 
 
 @dataclass(slots=True)
@@ -41,7 +44,12 @@ def export_schedules(
 ) -> Iterator[WrittenFolder]:
     """Write the best records of each target, or of `target`, to a directory; yield counts.
     Raises Conflict if a directory holds records that this database lacks."""
-    with CandidateCompiler() as compiler, ModelCompiler() as graphs:
+    with (
+        untrusted_folder("mallorn-sketches-") as room,
+        untrusted_folder("mallorn-records-") as written,
+        CandidateCompiler(room=room) as compiler,
+        open_sandboxed_compiler(writes=[written]) as graphs,
+    ):
         with database.session() as session:
             targets = [(row.id, Target(row.text)) for row in Targets(session).list()]
         for target_id, real_target in targets:
@@ -61,8 +69,9 @@ def export_schedules(
                         f"{file.parent} has {count} that this dataset lacks",
                         hint=f"mallorn schedules import {folder.directory.parent}   (then export again)",
                     )
-            for op, records in groupby(best, key=lambda record: record.op):
-                _write(database, list(records), real_target, folder.directory / op, compiler, graphs, folder)
+            for op, group in groupby(best, key=lambda record: record.op):
+                records, directory = list(group), folder.directory / op
+                _write(database, records, real_target, directory, compiler, graphs, written, folder)
                 progress(folder.records + folder.left_out, len(best))
             if folder.records:
                 write_target(folder.directory, real_target)
@@ -76,6 +85,7 @@ def _write(
     directory: Path,
     compiler: CandidateCompiler,
     graphs: ModelCompiler,
+    written: Path,
     folder: WrittenFolder,
 ) -> None:
     schedules: list[Tuned] = []
@@ -93,7 +103,11 @@ def _write(
             provenance.append(
                 SharedRecord.from_row(record, origin=record.trial.origin, measured_on=context.measured_on)
             )
-    skipped_rows = graphs.write_database(str(directory), target.text, schedules)
+    skipped_rows = graphs.write_database(str(written), target.text, schedules)
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in DATABASE:
+        copy_out(written, name, new := directory / f".{name}", FILE_BYTES)
+        new.replace(directory / name)
     left_out = {row.index for row in skipped_rows}
     write_provenance(directory, [line for i, line in enumerate(provenance) if i not in left_out])
     folder.records += len(schedules) - len(left_out)

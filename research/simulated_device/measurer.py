@@ -2,7 +2,6 @@
 
 import os
 import socket
-import time
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -25,14 +24,13 @@ from mallorn.workers.measure.measurer_interface import (
     VirtualDevice,
 )
 from mallorn.workers.measure.run_timeout_and_retakes import count_operations
-from mallorn.workers.subprocesses.shutdown import STOP
+from mallorn.workers.process.lease_renewal import sleep_while_leased
 
 NAME: Final = "simulated"
 LEAST_US: Final = 1.0
 OPS_PER_US: Final = 10_000.0  # per core
 SPREAD: Final = 20.0
 FAILURE: Final = "made up, as simulated.failure_rate asks for"
-LOOK_SEC: Final = 0.2  # between checks whether the worker shall stop
 
 
 class SimulatedMeasurer(Measurer):
@@ -69,10 +67,7 @@ class SimulatedMeasurer(Measurer):
     ) -> Generator[MeasureResult, None, None]:
         endpoint = _endpoint(target)
         for slot in slots:
-            until_sec = time.monotonic() + options.simulated.device_sec
-            while (left_sec := until_sec - time.monotonic()) > 0:
-                STOP.raise_if_requested()
-                time.sleep(min(left_sec, LOOK_SEC))
+            sleep_while_leased(options.simulated.device_sec)
             yield simulate_run(program, target, slot, options, endpoint)
 
     def measure_in_passes(

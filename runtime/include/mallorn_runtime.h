@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <elf.h>
+#include <sys/stat.h>
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/extra/json.h>
@@ -32,9 +33,19 @@ constexpr size_t kAlignment = 64;   // bytes; TVM's vector code relies on it
 constexpr int64_t kFree = -1;       // a size that calls choose
 constexpr DLDevice kCpu = {kDLCPU, 0};
 
-// The library, an input or an option cannot be used; the message is a sentence.
+// The library, an input or an option cannot be used; the message is a sentence without control characters.
 struct Refused : std::runtime_error {
-  using std::runtime_error::runtime_error;
+  explicit Refused(std::string message) : std::runtime_error(Printable(std::move(message))) {}
+
+ private:
+  static std::string Printable(std::string text) {
+    for (size_t i = 0; i < text.size(); ++i) {
+      unsigned char byte = text[i], last = i ? text[i - 1] : 0;
+      bool is_control = byte < 0x20 || byte == 0x7f || (last == 0xc2 && byte < 0xa0);
+      if (is_control) text[i] = '?';
+    }
+    return text;
+  }
 };
 
 struct TensorSpec {
@@ -69,6 +80,9 @@ namespace detail {
 
 // Reads the section of the metadata without loading the library.
 inline std::string ReadMetadata(const std::string& path) {
+  struct stat status;
+  if (stat(path.c_str(), &status) != 0) throw Refused(path + " cannot be read");
+  if (!S_ISREG(status.st_mode)) throw Refused(path + " is no library of Mallorn: it is no file");
   std::ifstream file(path, std::ios::binary);
   auto read = [&](void* into, uint64_t offset, uint64_t size) {
     file.seekg(static_cast<std::streamoff>(offset));
@@ -98,13 +112,27 @@ inline std::string ReadMetadata(const std::string& path) {
     read(&bytes[0], section.sh_offset, section.sh_size);
     return bytes;
   };
-  std::string names = content(sections[header.e_shstrndx]);
+  const std::string names = content(sections[header.e_shstrndx]), own_name(".mallorn\0", 9);
   for (const Elf64_Shdr& section : sections) {
-    if (section.sh_name < names.size() && std::string(&names[section.sh_name]) == ".mallorn") {
+    if (section.sh_name < names.size() && names.compare(section.sh_name, own_name.size(), own_name) == 0) {
       return content(section).c_str();
     }
   }
   throw Refused(path + " is no library of Mallorn: it has no section .mallorn");
+}
+
+// Parses JSON. Throws Refused for nesting that would overflow the stack of TVM's recursive parser.
+inline ffi::json::Object ParseMetadata(const std::string& text, const std::string& path) {
+  constexpr int kMostDepth = 100;
+  int depth = 0;
+  bool is_string = false;
+  for (size_t i = 0; i < text.size() && depth <= kMostDepth; ++i) {
+    if (text[i] == '"') is_string = !is_string;
+    if (is_string && text[i] == '\\') ++i;
+    if (!is_string) depth += (text[i] == '[' || text[i] == '{') - (text[i] == ']' || text[i] == '}');
+  }
+  if (depth > kMostDepth) throw Refused("the metadata of " + path + " are damaged: compile the library again");
+  return ffi::json::Parse(text).cast<ffi::json::Object>();
 }
 
 // The CPU features that the kernel lists; empty if it lists none.
@@ -150,13 +178,22 @@ class Session {
   // `threads` counts the calling thread, too; 0: as many as the model was tuned for. Throws Refused, before
   // anything is loaded, if this machine cannot run the library.
   explicit Session(const std::string& path, int threads = 0) : path_(path) {
-    ffi::json::Object meta = Check(detail::ReadMetadata(path));
-    inputs_ = detail::Specs(meta[ffi::String("inputs")]);
-    outputs_ = detail::Specs(meta[ffi::String("outputs")]);
-    is_free_ = !meta[ffi::String("ranges")].cast<ffi::json::Object>().empty();
+    const std::string text = detail::ReadMetadata(path);
+    try {
+      ffi::json::Object meta = Check(text);
+      inputs_ = detail::Specs(meta[ffi::String("inputs")]);
+      outputs_ = detail::Specs(meta[ffi::String("outputs")]);
+      is_free_ = !meta[ffi::String("ranges")].cast<ffi::json::Object>().empty();
+    } catch (const ffi::Error& error) {
+      throw Refused("the metadata of " + path_ + " are damaged: " + error.what());
+    }
     // The loader looks for a name without a slash among the system's libraries.
     std::string file = path.find('/') == std::string::npos ? "./" + path : path;
-    library_ = ffi::Module::LoadFromFile(file);
+    try {
+      library_ = ffi::Module::LoadFromFile(file);
+    } catch (const ffi::Error& error) {
+      throw Refused(path_ + " cannot be loaded: " + error.what());
+    }
     if (threads != 0) SetThreads(file, threads);
   }
 
@@ -188,7 +225,7 @@ class Session {
 
  private:
   ffi::json::Object Check(const std::string& text) const {
-    ffi::json::Object meta = ffi::json::Parse(text).cast<ffi::json::Object>();
+    ffi::json::Object meta = detail::ParseMetadata(text, path_);
     if (meta[ffi::String("format")].cast<int64_t>() != kFormat) {
       throw Refused("the metadata of " + path_ + " has another format than this version of mallorn_runtime.h reads");
     }

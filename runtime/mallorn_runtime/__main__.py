@@ -2,15 +2,15 @@
 
 import sys
 
-from mallorn_runtime.library_file import RuntimeRefusal
-from mallorn_runtime.session import Session
+from mallorn_runtime.library_file import RuntimeRefusal, check_machine, escape_text, read_library_file
 
 try:
-    session = Session(sys.argv[1])
+    library = read_library_file(sys.argv[1])  # loading it would run its constructors
+    check_machine(library)
 except (RuntimeRefusal, IndexError) as error:
     sys.exit(f"error: {error}" if len(sys.argv) > 1 else __doc__)
-for kind, infos in (("input", session.inputs), ("output", session.outputs)):
+for kind, infos in (("input", library.inputs), ("output", library.outputs)):
     for info in infos:
-        sys.stdout.write(f"{kind} {info.name}: {info}\n")
-for name, (low, high) in session.ranges.items():
-    sys.stdout.write(f"{name}: {low} to {high}\n")
+        sys.stdout.write(escape_text(f"{kind} {info.name}: {info}") + "\n")
+for name, (low, high) in library.ranges.items():
+    sys.stdout.write(escape_text(f"{name}: {low} to {high}") + "\n")

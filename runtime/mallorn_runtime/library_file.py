@@ -23,8 +23,16 @@ FLAGS: Final = ("flags", "Features")  # lines of x86 and of ARM
 DAMAGED: Final = "it is cut off or damaged"
 
 
+def escape_text(text: str) -> str:
+    """Return a file's text for a terminal, with unprintable characters escaped."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
 class RuntimeRefusal(Exception):
     """The base of all errors that this package raises itself; each message is a sentence."""
+
+    def __str__(self) -> str:
+        return escape_text(super().__str__())
 
 
 class LibraryRefused(RuntimeRefusal):
@@ -92,7 +100,8 @@ def read_library_file(path: str | os.PathLike[str]) -> LibraryFile:
     """Read a library's metadata. Raises LibraryRefused if it is no library of Mallorn."""
     path = Path(path)
     try:
-        with path.open("rb") as file:
+        # Without O_NONBLOCK a pipe would be opened only once another process writes to it.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise Damaged("it is no file")
@@ -110,7 +119,7 @@ def read_library_file(path: str | os.PathLike[str]) -> LibraryFile:
                 "the Mallorn that compiled it"
             )
         specs = [
-            tuple(TensorInfo(str(row["name"]), str(row["dtype"]), tuple(row["shape"])) for row in meta[key])
+            tuple(TensorInfo(str(row["name"]), str(row["dtype"]), read_shape(row)) for row in meta[key])
             for key in ("inputs", "outputs")
         ]
         return LibraryFile(
@@ -125,8 +134,16 @@ def read_library_file(path: str | os.PathLike[str]) -> LibraryFile:
             cpu_features=tuple(map(str, meta["cpu_features"])),
             threads=int(meta.get("threads", 0)),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         raise LibraryRefused(f"the metadata of {path} is damaged: compile the library again") from None
+
+
+def read_shape(row: Any) -> tuple[int | str, ...]:
+    """Return a tensor's shape. Raises TypeError if it is no list of integers and names."""
+    shape = row["shape"]
+    if type(shape) is not list or any(type(dim) not in (int, str) for dim in shape):
+        raise TypeError
+    return tuple(shape)
 
 
 def find_section(file: BinaryIO, total: int) -> tuple[str, bytes]:
@@ -147,7 +164,7 @@ def find_section(file: BinaryIO, total: int) -> tuple[str, bytes]:
     sections = list(SECTION_HEADER.iter_unpack(read(place, count * size)))
     names = read(*sections[names_index][4:6])
     for section in sections:
-        if names[section[0] :].startswith(SECTION + b"\0"):
+        if names.startswith(SECTION + b"\0", section[0]):
             architecture = ARCHITECTURES.get(machine, f"architecture {machine}")
             return architecture, read(*section[4:6]).rstrip(b"\0")
     raise Damaged(f"it has no section {SECTION.decode()}")

@@ -9,7 +9,7 @@ from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.log_setup import Turn
 from mallorn.core.settings import Settings
 from mallorn.core.states import WorkKind
-from mallorn.db.repositories.access_control import Audit
+from mallorn.db.repositories.access_control import Audit, SignIns
 from mallorn.db.repositories.archive_and_delete_jobs import Removals
 from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.control_loop_ticks import GAP_SEC, LoopTicks
@@ -118,6 +118,14 @@ def delete_expired_data(database: Database, settings: Settings, turn: Turn | Non
     if settings.keep_audit_days:
         with turn.log_part_errors("could not delete audit entries"), database.transaction() as session:
             Audit(session).delete_old_entries(settings.keep_audit_days, ENTRIES_AT_A_TIME)
+    if settings.keep_audit_entries:
+        with (
+            turn.log_part_errors("could not delete surplus audit entries"),
+            database.transaction() as session,
+        ):
+            Audit(session).delete_surplus_entries(settings.keep_audit_entries, ENTRIES_AT_A_TIME)
+    with turn.log_part_errors("could not delete expired sign-ins"), database.transaction() as session:
+        SignIns(session).delete_expired()
     with turn.log_part_errors("could not remove the files of deleted exports"):
         with database.session() as session:
             jobs = Removals(session).list_leftover_exports(AT_A_TIME)

@@ -75,7 +75,7 @@ def rotate_key(
     with parts.database.transaction() as session:
         key = ApiKeys(session).get(key_id, caller.visible_owner)
         # A browser session or an old secret is not enough: both expire, a new secret may not.
-        digest = None if caller.visible_owner is None else hash_secret(read_credentials(request)[0] or "")
+        digest = None if caller.visible_owner is None else hash_secret(read_credentials(request).key or "")
         if digest is not None and not ApiKeys(session).is_current(key_id, digest):
             raise Forbidden("only an admin can rotate another key than the one that is used", hint=ROTATE)
         rotated = ApiKeys(session).rotate(key, grace_minutes * 60, digest)

@@ -2,11 +2,13 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cached_property
 from typing import Final
 
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.routing import APIRoute
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp
 
 from mallorn.core.settings import Settings
@@ -39,7 +41,11 @@ from mallorn.services.coordinator.web.caller_dependencies import get_caller
 from mallorn.services.coordinator.web.cross_site import CrossSiteMiddleware
 from mallorn.services.coordinator.web.error_responses import ErrorBody
 from mallorn.services.coordinator.web.forwarded_headers import ProxyPrefix, RequestIds
-from mallorn.services.coordinator.web.request_limits import RequestLimits, StreamAdmission
+from mallorn.services.coordinator.web.request_limits import (
+    CallerBeforeBody,
+    RequestLimits,
+    StreamAdmission,
+)
 from mallorn.services.coordinator.web.response_types import Document, Responses, add_examples
 from mallorn.services.dashboard.static_pages import add_page
 
@@ -71,6 +77,11 @@ class Coordinator(FastAPI):
             add_examples(document)
         return super().openapi()
 
+    @cached_property
+    def openapi_json(self) -> bytes:
+        """The OpenAPI document as JSON. To encode it for each request would delay all others."""
+        return bytes(JSONResponse(self.openapi()).body)
+
     def build_middleware_stack(self) -> ASGIApp:
         """Put the request ids outside, so that unexpected errors have one, too."""
         return RequestIds(super().build_middleware_stack())
@@ -95,17 +106,18 @@ def create_app(settings: Settings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         root_path_in_servers=False,
-        openapi_url=f"{API}/openapi.json",
+        openapi_url=None,
     )
     app.state.parts = parts
     app.state.provider = provider
     error_responses.install(app)
-    app.add_middleware(ProxyPrefix)  # the first one added is the innermost
+    app.add_middleware(CallerBeforeBody, parts=parts)  # the first one added is the innermost
+    app.add_middleware(ProxyPrefix)
+    app.add_middleware(StreamAdmission, parts=parts)
     app.add_middleware(JobLogMiddleware)
     app.add_middleware(AuditMiddleware, database=parts.database)
     app.add_middleware(RequestLimits, parts=parts)
     app.add_middleware(CrossSiteMiddleware, door=parts.door)
-    app.add_middleware(StreamAdmission)
     # These routes require a caller; new routes go here, so that none is public.
     api = APIRouter(dependencies=[Depends(get_caller)], responses=FAILURES)
     jobs = (module.router for module in (submit, list_and_show, pause_resume_cancel))
@@ -120,6 +132,11 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(health, prefix=API, responses=_error_responses(503), include_in_schema=False)
     app.include_router(open_sessions, prefix=API, responses=_error_responses(403, 503))
     app.include_router(oidc, prefix=API, responses=_error_responses(401, 404, 422, 429, 503))
+
+    @app.get(f"{API}/openapi.json", include_in_schema=False)
+    async def openapi_document() -> Response:
+        return Response(app.openapi_json, media_type="application/json")
+
     add_page(app, {"name": "Mallorn", "version": VERSION, "docs": "/docs", "api": API})
     return app
 

@@ -55,7 +55,7 @@ async def stream_job_events(
     start = last_event_id or after
     # A missing job is a 404, not a stream.
     first = await run_in_threadpool(read_next_events, parts, owner, job_id, start)
-    may_stay = partial(parts.door.is_still_valid, *read_credentials(request))
+    may_stay = partial(parts.door.is_still_valid, read_credentials(request))
     events = stream_events(parts, owner, job_id, start, first, may_stay)
     return StreamingResponse(events, media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
 

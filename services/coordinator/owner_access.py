@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from mallorn.core.api_keys import OwnerAction, Scope
@@ -10,6 +10,7 @@ from mallorn.core.errors import Conflict
 from mallorn.core.values.access_control import OwnerStatus
 from mallorn.db.repositories import access_control
 from mallorn.services.coordinator.api_key_routes import Word
+from mallorn.services.coordinator.audit_log import add_to_audit_entry
 from mallorn.services.coordinator.web.app_context import PartsDep
 from mallorn.services.coordinator.web.authenticator import required_scopes_extra
 from mallorn.services.coordinator.web.caller_dependencies import CallerDep
@@ -35,9 +36,11 @@ def list_owners(parts: PartsDep) -> ListOut[OwnerStatus]:
 
 @router.post("/{action}", openapi_extra=required_scopes_extra(Scope.ADMIN))
 def change_owner_access(
-    parts: PartsDep, caller: CallerDep, action: OwnerAction, body: OwnerIn
+    parts: PartsDep, caller: CallerDep, request: Request, action: OwnerAction, body: OwnerIn
 ) -> OwnerStatus:
     """Sign out, ban (`ban`: ends keys and jobs), readmit (`readmit`) or erase an owner."""
     if action in (OwnerAction.BAN, OwnerAction.ERASE) and body.owner == caller.owner:
         raise Conflict("admins cannot ban or erase themselves", hint="ask another admin")
-    return access_control.apply_owner_action(parts.database, action, body.owner)
+    status = access_control.apply_owner_action(parts.database, action, body.owner)
+    add_to_audit_entry(request, status.owner, f"{action} of this owner")
+    return status

@@ -12,7 +12,7 @@ router = APIRouter(prefix="/retention", tags=["jobs"])
 
 
 class Retention(Value):
-    """Days after which data are deleted (0: never), and the number of backups kept.
+    """Days after which data are deleted (0: never), and numbers of what is kept.
 
     An admin changes these through the service's settings of the same names.
     """
@@ -23,6 +23,9 @@ class Retention(Value):
     keep_events_days: Annotated[float, Field(description="After a job's end: its events and timeline.")] = 0.0
     keep_models_days: Annotated[float, Field(description="After its upload: a model without a job.")] = 0.0
     keep_audit_days: Annotated[float, Field(description="Entries of the audit log.")] = 0.0
+    keep_audit_entries: Annotated[
+        int, Field(description="Maximum number of audit-log entries; 0: no limit.")
+    ] = 0
     keep_backups: Annotated[int, Field(description="Number of SQLite database backups.")] = 0
 
 

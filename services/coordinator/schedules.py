@@ -95,7 +95,7 @@ def get_schedule(parts: PartsDep, owner: OwnerDep, schedule_id: IdPath) -> Whole
     """Show a schedule: its trace, and the program before and after it."""
     with parts.database.session() as session:
         schedule = Schedules(session).get(schedule_id, owner)
-    scripts = parts.store.scripts(schedule.workload, schedule.trace)
+    scripts = parts.store.scripts(owner, schedule.workload, schedule.trace)
     return schedule.model_copy(update={"scripts": scripts})
 
 

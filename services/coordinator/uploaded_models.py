@@ -1,7 +1,7 @@
 """Routes for models, which are uploaded whole or, to resume after a break, in parts."""
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Final, TypeVar
@@ -11,6 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from mallorn.core.artifact_uris import parts_uri
 from mallorn.core.errors import Conflict, InvalidRequest, NotFound, TooMany, Unavailable
+from mallorn.core.settings import Settings
 from mallorn.core.values.dataset import UploadedModel, UploadStatus
 from mallorn.db.repositories.access_control import Usage
 from mallorn.db.repositories.stored_files import Models
@@ -127,7 +128,7 @@ def _store_upload(parts: AppContext, owner: str, name: str, upload: Upload) -> U
 def show_upload(parts: PartsDep, owner: OwnerDep, digest: DigestPath) -> UploadStatus:
     """Show which parts of a model the caller has uploaded; they are kept for a day."""
     sizes = parts.store.part_sizes(parts_uri(parts.settings.artifacts, owner, digest))
-    return UploadStatus(model_id=digest, part_bytes=PART_BYTES, parts=sorted(sizes))
+    return UploadStatus(model_id=digest, part_bytes=PART_BYTES, parts=sorted(sizes[digest]))
 
 
 @uploads_router.put(
@@ -136,24 +137,39 @@ def show_upload(parts: PartsDep, owner: OwnerDep, digest: DigestPath) -> UploadS
 async def upload_part(
     request: Request, parts: PartsDep, owner: OwnerDep, digest: DigestPath, index: IndexPath
 ) -> None:
-    """Upload a part as the raw body: `part_bytes`, or the rest. A repeated part
-    replaces the first."""
-    largest_bytes, quota = parts.settings.max_model_bytes, parts.settings.quota_model_bytes
+    """Upload a part as the raw body: `part_bytes`, or less if it is the last. A repeated
+    part replaces the first."""
+    largest_bytes = parts.settings.max_model_bytes
     if index * PART_BYTES >= largest_bytes:
         raise InvalidRequest(f"this server accepts models up to {largest_bytes:,} bytes")
     all_parts = parts_uri(parts.settings.artifacts, owner, "*")
-    stored_sizes = await run_in_threadpool(parts.store.part_sizes, all_parts)
-    limit_bytes = quota or MOST_UNFINISHED * largest_bytes
-    if sum(stored_sizes.values()) >= limit_bytes:
-        message = f"{owner} may store {limit_bytes:,} bytes of unfinished uploads"
-        raise TooMany(message, hint="finish one; after a day they are deleted", retry_sec=AGAIN_SEC)
+    sizes = await run_in_threadpool(parts.store.part_sizes, all_parts)
+    _check_unfinished(parts.settings, owner, sizes.keys() | {digest}, sizes)
     part = parts.store.upload(PART_BYTES)
 
     def store_part() -> None:
         part.close_and_hash()
+        *others, _last = sorted((sizes[digest] | {index: part.size_bytes}).items())
+        if short := [position for position, size_bytes in others if size_bytes < PART_BYTES]:
+            message = f"part {short[0]} has less than {PART_BYTES:,} bytes, but is not the last"
+            raise InvalidRequest(message, hint=f"send it again with {PART_BYTES:,} bytes")
         part.move(f"{parts_uri(parts.settings.artifacts, owner, digest)}/{index}")
 
     await _receive_bytes(request, parts, owner, part, store_part)
+
+
+def _check_unfinished(
+    settings: Settings, owner: str, digests: Collection[str], sizes: Mapping[str, Mapping[int, int]]
+) -> None:
+    quota, limit_bytes = settings.quota_uploads, settings.quota_model_bytes
+    limit_bytes = limit_bytes or MOST_UNFINISHED * settings.max_model_bytes
+    message = ""
+    if quota and len(digests) > quota:
+        message = f"{owner} may have {quota:,} unfinished uploads"
+    elif sum(sum(each.values()) for each in sizes.values()) >= limit_bytes:
+        message = f"{owner} may store {limit_bytes:,} bytes of unfinished uploads"
+    if message:
+        raise TooMany(message, hint="finish one; after a day they are deleted", retry_sec=AGAIN_SEC)
 
 
 @uploads_router.post("/{digest}/complete", dependencies=[FewAtOnce])
@@ -162,10 +178,13 @@ def complete_upload(
 ) -> UploadedModel:
     """Join the parts and store the model. If they are other bytes, all parts are deleted."""
     uri = parts_uri(parts.settings.artifacts, owner, digest)
-    sizes = parts.store.part_sizes(uri)
+    sizes = parts.store.part_sizes(uri)[digest]
     if not sizes or max(sizes) >= len(sizes):
         raise Conflict("the upload lacks parts", hint=f"GET /uploads/{digest} names those that it has")
-    with parts.store.upload(parts.settings.max_model_bytes) as upload:
+    upload = parts.store.upload(parts.settings.max_model_bytes)
+    upload.check_size(sum(sizes.values()))
+    with parts.arriving.track_upload(owner) as grow, upload:
+        grow(sum(sizes.values()))
         for index in range(len(sizes)):
             for chunk in parts.store.chunks(f"{uri}/{index}"):
                 upload.write(chunk)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import tvm_ffi
 
 from benchmarks.networks.quantised import QUANTISED
 from mallorn.core.values.manifest import Manifest
@@ -22,6 +24,7 @@ from mallorn.graphc.export.export_checks import LARGEST_ERROR, largest_allowed_e
 from mallorn.workers.tvm import extract_tasks_of_range as choose_sizes
 from mallorn.workers.tvm.compile_model import compile_model
 from tests.fixtures.command_line import ROOT
+from tests.fixtures.elf_files import METADATA, elf_bytes
 from tests.fixtures.runtime_wheel import run_python
 from tests.integration.tvm_graph.conftest import Example
 from tests.integration.tvm_graph.in_range import InRange
@@ -305,3 +308,62 @@ def test_the_example_in_cpp_is_short_and_computes_the_same(
     refused = subprocess.run([tmp_path / "call", cmake], capture_output=True, text=True)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "is no library of Mallorn" in refused.stderr
+    (deep := tmp_path / "deep.so").write_bytes(elf_bytes(b"[" * 100_000))
+    refused = subprocess.run([tmp_path / "call", deep], capture_output=True, text=True)
+    assert refused.returncode == 1, "TVM's parser of JSON is recursive and must not read this"
+    assert "damaged" in refused.stderr
+
+
+TRY_FILES: Final = """
+#include <mallorn_runtime.h>
+#include <iostream>
+int main(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    try {
+      mallorn::Session session(argv[i]);
+      std::cout << "loaded\\n";
+    } catch (const mallorn::Refused& refusal) {
+      std::cout << refusal.what() << "\\n";
+    }
+  }
+}
+"""
+BAD_NUMBERS: Final = (0, 1, 0xFFFF, 0xFFFFFFFF, 1 << 24, (1 << 63) - 1, (1 << 64) - 1)
+
+
+def damaged_libraries(folder: Path, count: int) -> list[Path]:
+    """Libraries without code: bytes of the ELF file or of the metadata are changed, removed or repeated."""
+    draw = random.Random(0)
+    spec = {"name": "x\x1b[2J", "dtype": "float32", "shape": ["n", 3]}
+    whole = elf_bytes(json.dumps(METADATA | {"inputs": [spec], "ranges": {"n": [1, 8]}}).encode())
+    paths = [folder / f"{index}.so" for index in range(count)]
+    for path in paths:
+        content = bytearray(whole)
+        for _ in range(draw.choice((1, 1, 2, 4))):
+            place, size = draw.randrange(len(content)), draw.choice((1, 2, 4, 8))
+            number = (draw.choice(BAD_NUMBERS) & ((1 << 8 * size) - 1)).to_bytes(size, "little")
+            part = bytes(draw.choices(b'[{",:]}0-e\\', k=size * 3))
+            content[place : place + size * draw.randrange(2)] = draw.choice((number, part, b""))
+        path.write_bytes(content)
+    return paths
+
+
+@pytest.mark.long
+@pytest.mark.skipif(CPP is None, reason="needs a C++ compiler")
+def test_the_header_refuses_damaged_files_under_sanitizers(tmp_path: Path) -> None:
+    (source := tmp_path / "try.cc").write_text(TRY_FILES)
+    site = Path(tvm_ffi.__file__).parents[1]
+    includes = [f"-I{ROOT / 'runtime' / 'include'}", f"-I{site / 'tvm_ffi' / 'include'}"]
+    folders = [site / name / "lib" for name in ("tvm_ffi", "tvm")]
+    links = [word for folder in folders for word in (f"-L{folder}", f"-Wl,-rpath,{folder}")]
+    libraries = ["-ltvm_ffi", "-Wl,--no-as-needed", "-ltvm_runtime", "-ldl"]
+    checks = ["-std=c++17", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    program = tmp_path / "try"
+    subprocess.run([str(CPP), *checks, *includes, source, *links, *libraries, "-o", program], check=True)
+    files = damaged_libraries(tmp_path, 1000)
+    done = subprocess.run([program, *files], capture_output=True, text=True, errors="surrogateescape")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(files)
+    assert "loaded" not in lines
+    assert "\x1b" not in done.stdout

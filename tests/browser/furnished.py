@@ -245,7 +245,7 @@ class House:
 
     def _keep_scripts(self, player: Player, name: str, trace: str) -> None:
         key = next(task["key"] for task in player.network["tasks"] if task["name"] == name)
-        file = Path(scripts_uri(str(self.artifacts), key, trace))
+        file = Path(scripts_uri(str(self.artifacts), player.job.owner, key, trace))
         file.parent.mkdir(parents=True, exist_ok=True)
         variant = json.loads(SCRIPTS.read_text())[player.cell.search == "evolutionary"]
         file.write_text(json.dumps(variant))

@@ -39,7 +39,7 @@ def rows(quiet_database: Database, tmp_path: Path) -> TwoJobs:
     rows = TwoJobs(quiet_database)
     rows.other_id = rows.write(lambda session: rows.add_job(session, "local", ("w0", "w1")))
     promote(rows, "w0", 30.0)
-    file = Path(scripts_uri(str(tmp_path / "artifacts"), "w0", "[]"))
+    file = Path(scripts_uri(str(tmp_path / "artifacts"), "local", "w0", "[]"))
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps({"original": "one", "scheduled": "two", "trace": "sch.tile(decision=[2])"}))
     model = NewCostModel("matmul", rows.target_id, "xgboost", 9, 9, metrics={"pairwise": 0.8}, blob=b"model")

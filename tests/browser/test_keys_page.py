@@ -110,9 +110,9 @@ def test_an_identity_provider_signs_in_as_well(
             + "#/keys"
         )
         dialog = page.get_by_role("dialog", name="An API key is needed")
-        dialog.get_by_role("link", name="Sign in with 127.0.0.1").wait_for()
+        dialog.get_by_role("button", name="Sign in with 127.0.0.1").wait_for()
         keep_picture(page, "sign-in")
-        dialog.get_by_role("link", name="Sign in with 127.0.0.1").click()
+        dialog.get_by_role("button", name="Sign in with 127.0.0.1").click()
         page.get_by_text("ada@example.org").wait_for()
         page.get_by_text("No jobs yet").wait_for()
 
@@ -132,11 +132,11 @@ def test_a_refusal_of_the_identity_provider_is_told_on_the_page(
             + "#/keys"
         )
         dialog = page.get_by_role("dialog", name="An API key is needed")
-        dialog.get_by_role("link", name="Sign in with 127.0.0.1").click()
+        dialog.get_by_role("button", name="Sign in with 127.0.0.1").click()
         dialog.get_by_text("has not verified the address ada@example.org").wait_for()
         keep_picture(page, "sign-in-refused")
         issuer.claims["email_verified"] = True
-        dialog.get_by_role("link", name="Sign in with 127.0.0.1").click()
+        dialog.get_by_role("button", name="Sign in with 127.0.0.1").click()
         page.get_by_text("No jobs yet").wait_for()
 
 

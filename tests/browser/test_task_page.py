@@ -19,7 +19,7 @@ Serve = Callable[..., str]
 
 def keep_scripts(folder: Path, trace: str, scheduled: str, steps: str) -> None:
     """What the finish of the job left in the artifact store."""
-    file = Path(scripts_uri(str(folder / "artifacts"), "w0", trace))
+    file = Path(scripts_uri(str(folder / "artifacts"), "local", "w0", trace))
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps({"original": "for i\n  one", "scheduled": scheduled, "trace": steps}))
 

@@ -13,9 +13,12 @@ from tests.fixtures.command_line import ROOT
 
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
 [VERIFY] = [step for step in ACTION["runs"]["steps"] if step.get("name") == "Verify"]
+# Writes the words that it got, and the summary where it is told to; with `CODE=1`, it ends before that.
 FAKE = """#!/bin/sh
 printf '%s\\n' "$@" > words
-echo '### summary' > verify.md
+[ "$CODE" = 1 ] && exit 1
+while [ "$1" != --markdown ]; do shift; done
+echo '### summary' > "$2"
 exit $CODE
 """
 
@@ -27,6 +30,8 @@ def run(folder: Path, code: int, **inputs: str) -> tuple[int, list[str], str]:
     values = {name: entry.get("default", "") for name, entry in ACTION["inputs"].items()} | inputs
     env = {name: values[text.split("inputs.")[1].rstrip(" }")] for name, text in VERIFY["env"].items()}
     summary = folder / "summary"
+    summary.touch()
+    (folder / "temp").mkdir()
     subprocess.run(["git", "init", "-q", folder / "tuned"], check=True)
     who = ("-c", "user.email=a@example.org", "-c", "user.name=a")
     subprocess.run(
@@ -58,6 +63,15 @@ def test_the_script_ends_as_verify_does_and_shows_its_summary(code: int, tmp_pat
         f"{tmp_path}/temp/mallorn-baseline",
     ]
     assert not (tmp_path / "evil").exists()
+
+
+def test_no_file_of_the_checkout_gets_into_the_summary(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("of the runner")
+    for name in ("verify.md", "mallorn-verify.md"):
+        (tmp_path / name).symlink_to(tmp_path / "secret")
+    status, _, summary = run(tmp_path, 1, model="none.onnx", schedules="tuned")
+    assert (status, summary) == (1, "")
+    assert (tmp_path / "secret").read_text() == "of the runner"
 
 
 def test_every_option_exists_and_no_baseline_is_none(tmp_path: Path) -> None:

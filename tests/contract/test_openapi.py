@@ -22,7 +22,6 @@ OPERATIONS = """
     get_job_report get_liveness get_model get_readiness get_schedule list_audit list_cost_models list_devices
     list_jobs list_keys list_models list_options list_owners list_records list_rounds list_schedules
     list_tasks list_workers pause_job redirect_to_provider resume_job revoke_key rotate_key
-    send_code
     show_job show_retention show_session show_upload sign_in sign_out stream_job_events submit_job
     unarchive_job upload_model upload_part withdraw_device
 """

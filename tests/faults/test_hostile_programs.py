@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import hostile_programs
 from benchmarks.fuzzing import seeds
 from mallorn.core.errors import InvalidRequest, Unschedulable
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
 from mallorn.workers.interfaces.model_compiler import ModelCompiler, open_sandboxed_compiler
-from tests.fixtures.hostile import programs
+from tests.fixtures.hostile import accesses, programs
 
 Directory = tuple[str, dict[str, bytes]]
 SHARE = 3  # one in so many without `long`
@@ -89,3 +90,27 @@ def test_a_time_that_nobody_can_measure_is_a_failure(reader: ModelCompiler, plac
         assert all(
             record.run_secs == [] for record in reader.read_metaschedule_log(str(folder), 0, 10).records
         )
+
+
+def check_corpus(share: int) -> None:
+    selected = {carrier: cases[::share] for carrier, cases in hostile_programs.cases().items()}
+    endings = list(hostile_programs.run(selected))
+    assert [ending for ending in endings if not ending.sentence.isprintable() or not ending.sentence] == []
+    # Only models of ONNX operators run: their indices are clamped.
+    assert [ending for ending in endings if ending.outcome == "runs" and ending.carrier != "onnx"] == []
+
+
+def test_the_corpus_has_three_hundred_programs_of_many_kinds_on_four_ways() -> None:
+    corpus = hostile_programs.cases()
+    assert corpus.keys() == {"dataset", "directory", "trace", "onnx"}
+    assert len({(carrier, name) for carrier, cases in corpus.items() for _, name, _ in cases}) >= 300
+    assert len({kind for kind, _, _ in accesses.programs()}) >= 10
+
+
+def test_what_leaves_its_buffers_is_refused_on_every_way() -> None:
+    check_corpus(share=24)
+
+
+@pytest.mark.long
+def test_every_program_of_the_corpus_ends_in_a_sentence() -> None:
+    check_corpus(share=1)

@@ -72,7 +72,9 @@ def test_no_helper_process_has_a_secret_of_its_parent() -> None:
 def test_neither_a_device_nor_its_session_nor_its_keeper_has_one(
     tmp_path: Path, local_target: Target, key: str
 ) -> None:
-    with running_fleet(tmp_path, key) as fleet, Runner(key=FleetKey(key)) as runner:
+    room = tmp_path / "room"
+    room.mkdir()
+    with running_fleet(tmp_path, key) as fleet, Runner(key=FleetKey(key), room=room) as runner:
         fleet.start_device(local_target)
         fleet.wait_free(local_target)
         runner.take_device(fleet.address, local_target.text, wait_sec=PATIENCE)

@@ -16,7 +16,9 @@ from mallorn.core.errors import MallornError, Unavailable
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
 from mallorn.workers.device.pending_connections import MOST_OF_AN_ADDRESS
+from mallorn.workers.device.rpc_handshake import open_session
 from mallorn.workers.device.tracker_client import (
+    HELLO,
     NO_KEY,
     PUT,
     REFUSED,
@@ -33,6 +35,7 @@ from mallorn.workers.device.tracker_client import (
 from mallorn.workers.interfaces.device_runner import Runner
 from mallorn.workers.measure.tracked_devices import Fleet
 from tests.fixtures.fleet import TestFleet, running_fleet
+from tests.fixtures.users import NOBODY, as_user, only_root
 from tests.fixtures.waiting import PATIENCE
 
 KEY, OLD, OTHERS = "k" * 32, "o" * 32, "x" * 32
@@ -69,13 +72,23 @@ def number(end: socket.socket) -> int:
     return int.from_bytes(receive_exactly(end, 4), "little")
 
 
-def bluntly(fleet: TestFleet, message: list[Any]) -> object:
-    """What the tracker answers to someone who proves nothing, and that it hangs up then."""
+@contextmanager
+def connected_to_tracker(fleet: TestFleet) -> Iterator[socket.socket]:
+    """A connection to the tracker on which nothing but the magic numbers was said."""
     with socket.create_connection(fleet.settings.tracker_address, PATIENCE) as end:
         end.sendall(TRACKER_MAGIC.to_bytes(4, "little"))
         assert number(end) == TRACKER_MAGIC
-        body = json.dumps(message).encode()
-        end.sendall(len(body).to_bytes(4, "little") + body)
+        yield end
+
+
+def send(end: socket.socket, body: bytes) -> None:
+    end.sendall(len(body).to_bytes(4, "little") + body)
+
+
+def bluntly(fleet: TestFleet, message: list[Any]) -> object:
+    """What the tracker answers to someone who proves nothing, and that it hangs up then."""
+    with connected_to_tracker(fleet) as end:
+        send(end, json.dumps(message).encode())
         answer = json.loads(receive_exactly(end, number(end)))
         assert end.recv(1) == b""
     return answer
@@ -123,6 +136,15 @@ def test_a_tracker_without_a_key_is_not_believed(lone_tracker: TestFleet) -> Non
 def test_the_tracker_answers_nothing_before_a_proof(keyed: TestFleet, message: list[Any]) -> None:
     assert bluntly(keyed, message) == REFUSED
     assert [device.endpoint.name for device in Fleet(keyed.settings).devices()] == ["device"]
+
+
+def test_a_peer_that_proves_nothing_is_greeted_once(keyed: TestFleet) -> None:
+    with connected_to_tracker(keyed) as end:
+        send(end, json.dumps([HELLO, "a"]).encode())
+        assert len(json.loads(receive_exactly(end, number(end)))) == 3
+        send(end, json.dumps([HELLO, "b"]).encode())
+        assert json.loads(receive_exactly(end, number(end))) == REFUSED
+        assert end.recv(1) == b""
 
 
 def test_an_overheard_match_key_opens_no_session(keyed: TestFleet, local_target: Target) -> None:
@@ -261,6 +283,41 @@ def test_a_flood_of_silence_keeps_no_honest_worker_out(keyed: TestFleet, local_t
     tracker = keyed.settings.tracker_address
     with flood((host, int(port)), RPC_MAGIC), flood(tracker, TRACKER_MAGIC):
         assert taken_with(KEY, keyed, local_target) == "device"
+
+
+@only_root
+def test_a_tracker_without_a_key_admits_no_other_user_of_the_machine(lone_tracker: TestFleet) -> None:
+    def connect() -> None:
+        with connected_to_tracker(lone_tracker):
+            pass
+
+    assert as_user(NOBODY, connect) == 1
+    with connected_to_tracker(lone_tracker):
+        pass
+
+
+@only_root
+def test_a_device_without_a_key_opens_no_session_for_another_user(
+    fleet: TestFleet, local_target: Target
+) -> None:
+    with TrackerClient(fleet.settings.tracker_address, PATIENCE, NO_KEY) as client:
+        offer = client.request_device(tracker_key(local_target), PATIENCE)
+    assert offer is not None
+
+    def open_stolen_session() -> None:
+        with open_session((offer[0], offer[1]), offer[2], NO_KEY, PATIENCE):
+            pass
+
+    assert as_user(NOBODY, open_stolen_session) == 1
+    open_stolen_session()
+
+
+def test_without_a_key_the_tracker_of_another_user_is_not_believed(
+    lone_tracker: TestFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mallorn.workers.device.tracker_client.connected_uid", lambda end: 4242)
+    with pytest.raises(Unavailable, match="belongs to user 4242"):
+        TrackerClient(lone_tracker.settings.tracker_address, PATIENCE, NO_KEY)
 
 
 def test_nothing_is_said_without_a_key_where_none_is_wanted(lone_tracker: TestFleet) -> None:

@@ -24,6 +24,7 @@ from tests.fixtures.waiting import PATIENCE, wait_for
 EVALUATOR = EvaluatorOptions(number=1, repeat=1, min_repeat_ms=0)
 ILLEGAL_ADDRESS, ECC, UNKNOWN = 700, 214, 999
 HOT = 0x20
+NO_SLOWDOWN = 0x01
 
 
 class GpuHost:
@@ -201,12 +202,22 @@ def test_a_candidate_that_asks_for_too_much_memory_fails_and_breaks_nothing(
     assert "a session failed" not in host.said.removeprefix(told)
 
 
-def test_memory_that_broke_by_itself_is_no_candidates_fault(runner: Runner, host: GpuHost) -> None:
-    host.gpus.fail("launch", ECC)
+def test_memory_that_broke_by_itself_is_no_candidates_fault(runner: Runner, fresh: GpuHost) -> None:
+    fresh.gpus.fail("nvml", NO_SLOWDOWN)
+    fresh.start("--gpu", "1")
+    fresh.fleet.wait_free(GPU_TARGET)
+    fresh.gpus.fail("launch", ECC)
     with pytest.raises(Unavailable, match="uncorrectable ECC error"):
-        run(runner, host)
-    host.gpus.fail("launch", 0)
-    assert run(runner, host).outcome is Outcome.OK
+        run(runner, fresh, in_session=lambda: fresh.gpus.fail("ecc", 1))
+    fresh.gpus.fail("launch", 0)
+    assert run(runner, fresh).outcome is Outcome.OK
+
+
+def test_a_candidate_blames_no_memory_that_the_driver_calls_good(runner: Runner, host: GpuHost) -> None:
+    host.gpus.fail("launch", ECC)
+    lying = run(runner, host)
+    assert lying.outcome is Outcome.RUN_ERROR
+    assert "uncorrectable ECC error" in lying.error
 
 
 def test_a_device_whose_gpu_gives_no_new_context_withdraws(runner: Runner, fresh: GpuHost) -> None:

@@ -113,7 +113,7 @@ def test_without_walls_the_ways_are_open(tmp_path: Path, outside: Path) -> None:
     [
         pytest.param([], (), id="of what runs candidates and models"),
         pytest.param(["spawns"], escapes.PROGRAMS, id="of what compiles"),
-        pytest.param(["connects"], escapes.TCP_AND_UDP, id="of what speaks to devices"),
+        pytest.param(["takes_sockets"], ["connect"], id="of what speaks to devices"),
         pytest.param(["drives_gpu"], (), id="of a session that has a GPU"),
     ],
 )
@@ -132,10 +132,27 @@ def test_what_is_needed_stays_within_reach(tmp_path: Path, outside: Path) -> Non
     assert set(tried(tmp_path, outside, set(escapes.PROGRAMS), "spawns").values()) == {"escaped"}
 
 
+SPEAKS = """
+import ctypes, os, sys
+from pathlib import Path
+from mallorn.workers.sandbox.sandbox import SandboxSpec, enter_sandbox
+libc = ctypes.CDLL(None)
+enter_sandbox(SandboxSpec(Path(sys.argv[1]), takes_sockets=True))
+os.dup2(int(sys.argv[2]), 0)
+end = libc.socket(2, 1, 0)
+assert libc.connect(end, (ctypes.c_char * 16)(2, 0, 1), 16) == 0
+os.write(end, f"from descriptor {end}".encode())
+"""
+
+
 @needs_walls
-def test_who_speaks_to_devices_reaches_the_network(tmp_path: Path, outside: Path) -> None:
-    ends = tried(tmp_path, outside, {"connect", "send a datagram"}, "connects")
-    assert set(ends.values()) == {"escaped"}
+def test_what_speaks_to_devices_has_only_the_sockets_that_it_is_given(tmp_path: Path) -> None:
+    end, own_end = socket.socketpair()
+    env = {name: os.environ[name] for name in ("PATH", "HOME")} | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-P", "-c", SPEAKS, str(tmp_path), str(end.fileno())]
+    with end, own_end:
+        subprocess.run(command, env=env, check=True, timeout=120, pass_fds=[end.fileno()])
+        assert own_end.recv(100) == b"from descriptor 0"
 
 
 @needs_walls
@@ -154,6 +171,48 @@ def test_only_a_session_of_a_gpu_gets_its_nodes(
     assert list(system_paths.accelerator_paths("llvm")) == []
     assert not {str(path) for path, _ in system_paths.system_paths()} & {*nodes, "/dev/nvidia-caps"}
     assert tried(tmp_path, outside, {"write of itself in /proc"})["write of itself in /proc"] != "escaped"
+
+
+def test_a_session_gets_the_node_of_its_own_gpu_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of a GPU's node need not be its index."""
+    for folder, uuid, minor in (("0000:01:00.0", "GPU-one", 1), ("0000:02:00.0", "GPU-two", 0)):
+        file = tmp_path / folder / "information"
+        file.parent.mkdir()
+        file.write_text(f"Model: \t\t Made-up\nGPU UUID: \t {uuid}\nDevice Minor: \t {minor}\n")
+    monkeypatch.setattr(system_paths, "_NVIDIA_FACTS", str(tmp_path))
+    nodes = [f"/dev/{name}" for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm")]
+    glob = system_paths.glob
+    monkeypatch.setattr(
+        system_paths,
+        "glob",
+        lambda pattern: fnmatch.filter(nodes, pattern) if pattern.startswith("/dev/") else glob(pattern),
+    )
+
+    def nodes_of(uuid: str) -> set[str]:
+        return {path for path, _ in system_paths.accelerator_paths("cuda", uuid) if path.startswith("/dev/")}
+
+    assert nodes_of("GPU-one") == {"/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-uvm"}
+    assert nodes_of("GPU-two") == {"/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"}
+    assert nodes_of("MIG-unknown") == set(nodes)
+
+
+@needs_walls
+def test_no_terminal_can_be_read(tmp_path: Path) -> None:
+    """A terminal of this user is a file of this user, whose input its reader takes away."""
+    master_fd, terminal_fd = os.openpty()
+    program = (
+        "import sys\nfrom pathlib import Path\n"
+        "from mallorn.workers.sandbox.sandbox import SandboxSpec, enter_sandbox\n"
+        "enter_sandbox(SandboxSpec(Path(sys.argv[1])))\nopen(sys.argv[2])"
+    )
+    command = [sys.executable, "-P", "-c", program, str(tmp_path), os.ttyname(terminal_fd)]
+    env = {name: os.environ[name] for name in ("PATH", "HOME")} | {"PYTHONPATH": str(ROOT)}
+    said = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=120)
+    os.close(master_fd)
+    os.close(terminal_fd)
+    assert "PermissionError" in said.stderr
 
 
 BESIDE = """
@@ -189,3 +248,24 @@ def test_who_runs_what_others_made_reads_their_files_and_changes_none(tmp_path: 
     command = [sys.executable, "-P", "-c", BESIDE, str(tmp_path)]
     said = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=120)
     assert said.stdout.strip() == "theirs"
+
+
+BESIDE_A_THREAD = """
+import sys, threading
+from pathlib import Path
+from mallorn.workers.sandbox.sandbox import SandboxSpec, enter_sandbox
+end = threading.Event()
+thread = threading.Thread(target=end.wait)
+thread.start()
+print(enter_sandbox(SandboxSpec(Path(sys.argv[1]))))
+end.set()
+thread.join()
+"""
+
+
+@needs_walls
+def test_a_sandbox_is_not_full_if_a_thread_started_before_it(tmp_path: Path) -> None:
+    env = {name: os.environ[name] for name in ("PATH", "HOME")} | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-P", "-c", BESIDE_A_THREAD, str(tmp_path)]
+    said = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=120)
+    assert said.stdout.strip() == "without walls around 1 of its threads, which started before"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mallorn.workers.device.rpc_handshake import read_greeting, send_greeting
-from mallorn.workers.device.session_gateway import PACKET_LIMIT_BYTES, _relay
+from mallorn.workers.device.session_gateway import PACKET_LIMIT_BYTES, _accept_client, _relay
 from mallorn.workers.device.tracker_client import receive_exactly
 from tests.fixtures.waiting import PATIENCE
 
@@ -93,7 +93,11 @@ def relayed() -> Iterator[tuple[int, socket.socket, socket.socket]]:
     near, far = tcp_pair()
     listener = socket.create_server(("127.0.0.1", 0))
     watched, runner = socket.socketpair()
-    with in_thread(lambda: _relay(listener, TICKET, near, watched, watched.dup())), far, runner:
+    with (
+        in_thread(lambda: _relay(lambda: _accept_client(listener, TICKET, watched, watched.dup()), near)),
+        far,
+        runner,
+    ):
         yield listener.getsockname()[1], far, runner
 
 

@@ -1,5 +1,6 @@
 """torch.compile with Mallorn: what a library runs, and what stays eager and says so."""
 
+import os
 from collections.abc import Callable, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -12,7 +13,7 @@ from torch import nn
 
 from mallorn import torch_backend, torch_module
 from mallorn.job import Job
-from mallorn.torch_backend import EagerFallback, compile_graph
+from mallorn.torch_backend import EagerFallback, compile_graph, is_kept
 from mallorn.torch_module import TunedModule
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
@@ -75,6 +76,19 @@ def test_another_call_finds_the_library_that_was_kept(builds: list[Any]) -> None
             torch._dynamo.reset()
             compiled(net)(x)
     assert builds == [{}]
+
+
+def test_a_library_of_another_user_or_behind_a_link_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (library := tmp_path / "kept.so").write_bytes(b"code")
+    assert is_kept(library)
+    assert not is_kept(tmp_path / "absent.so")
+    assert not is_kept(tmp_path / "absent" / "kept.so")
+    (link := tmp_path / "link.so").symlink_to(library)
+    assert not is_kept(link)
+    monkeypatch.setattr(os, "geteuid", lambda: 4242)
+    assert not is_kept(library)
 
 
 def test_free_dimensions_get_a_library_a_size(builds: list[Any]) -> None:

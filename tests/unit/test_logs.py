@@ -12,7 +12,6 @@ from contextvars import copy_context
 import pytest
 from pydantic import ValidationError
 
-from mallorn.core import log_setup
 from mallorn.core.log_setup import add_to_log_context, log_context, set_up
 from mallorn.core.settings import Settings
 from tests.fixtures.command_line import TIMEOUT_SEC, clean_environment
@@ -44,10 +43,7 @@ class Written:
 def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[Written]:
     root = logging.getLogger()
     level = root.level
-    # Other tests of this process lease work outside of any block, whose facts stay.
-    facts = log_setup._about.set({})
     yield Written(monkeypatch)
-    log_setup._about.reset(facts)
     logging.captureWarnings(False)
     root.handlers[:] = [handler for handler in root.handlers if type(handler) is not logging.StreamHandler]
     root.setLevel(level)

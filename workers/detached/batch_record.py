@@ -35,7 +35,6 @@ class SentRound(Value):
     round_id: int
     proposals: tuple[Proposal, ...]
     build_ms: dict[int, float]  # by slot; only of candidates that could be built
-    state: str | None = None  # the searcher's state for its next round, in base64
 
 
 class SentCall(Value):

@@ -1,6 +1,5 @@
 """Commit a batch's results by the rules of any round, so that each counts only once."""
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -163,10 +162,7 @@ def _commit_round_results(
             "cost_model": context.model_name,
             "disturbance": commits.disturbance,
         }
-        state = None if sent_round.state is None else base64.b64decode(sent_round.state)
-        close_round(
-            runtime, context, hold.token, evaluate_ranking(runtime, context).model_copy(update=stats), state
-        )
+        close_round(runtime, context, hold.token, evaluate_ranking(runtime, context).model_copy(update=stats))
         train(runtime, batch.job_id, context.row.task_id)
     return len(new_slots)
 

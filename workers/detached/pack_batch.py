@@ -1,6 +1,5 @@
 """Make a batch: lease rounds or a job's last stage, build the candidates, pack one file."""
 
-import base64
 import json
 import os
 import zipfile
@@ -69,6 +68,9 @@ from mallorn.workers.tvm.code_digest import TVM_VERSION
 from mallorn.workers.tvm.compare_outputs import tolerance
 
 RULES: Final = ("fixed", "adaptive", "racing")  # stopping rules that run_batch.py has
+SANDBOX: Final = (
+    *("landlock.py", "sandbox.py", "seccomp.py", "system_calls.toml", "syscall.py", "system_paths.py"),
+)
 # Modules for another machine: they import only each other, the standard library, numpy and TVM.
 SHARED: Final = (
     *("mallorn/core/outcomes.py", "mallorn/core/errors.py", "mallorn/core/redaction.py"),
@@ -81,6 +83,7 @@ SHARED: Final = (
     ),
     *("mallorn/workers/device/gpu_meter.py", "mallorn/workers/device/random_and_saved_arrays.py"),
     *("mallorn/workers/device/slice_timer.py", "mallorn/workers/device/slice_timing_result.py"),
+    *(f"mallorn/workers/sandbox/{name}" for name in SANDBOX),
     *("mallorn/workers/host/load_meter.py", "mallorn/workers/host/process_priority.py"),
     *(
         "mallorn/workers/measure/stopping/incremental_timing.py",
@@ -223,7 +226,7 @@ class Packing:
             if work is None:
                 return False
             token = work.hold.token
-            context, (slots, proposals, state) = prepare_round(self._runtime, round_id, token)
+            context, (slots, proposals) = prepare_round(self._runtime, round_id, token)
             slots_left = [slot for slot in slots if slot.slot not in context.done_slots]
             commits = Commits(self._database, context, token, slots, proposals)
             limit_sec = run_timeout_sec(context.program, self._options, context.best_us)
@@ -241,7 +244,7 @@ class Packing:
                 calls.append(call | race)
             commits.commit_all()
             if not calls:  # no candidate could be built
-                close_round(self._runtime, context, token, RoundStats(candidates=len(slots_left)), state)
+                close_round(self._runtime, context, token, RoundStats(candidates=len(slots_left)))
                 return True
             is_added = self._file.add_if_it_fits(files, calls)
             with self._database.transaction() as session:
@@ -249,10 +252,7 @@ class Packing:
                 if not is_added:
                     Rounds(session).close(round_id, token, RoundState.QUEUED)
         if is_added:
-            encoded = None if state is None else base64.b64encode(state).decode()
-            sent_round = SentRound(
-                round_id=round_id, proposals=tuple(proposals), build_ms=build_ms, state=encoded
-            )
+            sent_round = SentRound(round_id=round_id, proposals=tuple(proposals), build_ms=build_ms)
             self._rounds.append(sent_round)
             self._extend_lease(work.hold)
         elif not self._file.calls:

@@ -1,14 +1,14 @@
 """Times the candidates of a batch on a machine without Mallorn, with only TVM's runtime and numpy.
 
-    python run_batch.py FILE [--seconds N] [--results RESULTS]
+    python run_batch.py FILE [--seconds N] [--results RESULTS] [--sandbox MODE]
 
 `mallorn batch next` writes FILE, and `mallorn batch take` reads RESULTS
 (FILE.results.jsonl). Each result is on disk before the next candidate begins. If the
 program is started again, it continues where it ended or was killed. The exit status is 0 if
 all candidates are timed, 3 if some are left, 2 if the machine or a file is refused.
 
-FILE contains the modules that time candidates and detect disturbances; device servers use
-the same ones, which need nothing else of Mallorn.
+FILE contains the modules that time candidates, detect disturbances and make the sandbox in
+which candidates run; device servers use the same ones, which need nothing else of Mallorn.
 """
 
 import argparse
@@ -39,6 +39,8 @@ START_SEC: Final = 300.0  # for loading TVM and a GPU's context
 CHECK_SEC: Final = 60.0
 GRACE_SEC: Final = 20.0  # for loading a library and making its arguments
 MOST_STARTS: Final = 2  # of a candidate during whose run this program itself was killed
+SANDBOX_MODES: Final = ("require", "best-effort", "off")
+_TAIL_BYTES: Final = 2000
 ALIKE: Final = ("host_class", "tvm_version", "threads")  # equal for devices whose times compare
 PR_SET_PDEATHSIG: Final = 1
 _stopping: list[int] = []  # signals that asked this program to end
@@ -54,16 +56,23 @@ def main() -> int:
     parser.add_argument("file", type=Path, help="the batch: a file, or a folder that holds what was in it")
     parser.add_argument("--seconds", type=float, default=None, help="end after so many seconds")
     parser.add_argument("--results", type=Path, default=None, help="default: FILE.results.jsonl")
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--sandbox",
+        choices=SANDBOX_MODES,
+        default=SANDBOX_MODES[1],
+        help="if this kernel lacks a part: run nothing (require) or use the rest (best-effort, the default)",
+    )
+    parser.add_argument("--serve", type=Path, metavar="FOLDER", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        return serve_calls(options.file)
+        return serve_calls(options.file, options.serve, options.sandbox)
     results = options.results or Path(f"{str(options.file).rstrip('/')}.results.jsonl")
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda signal_number, _frame: _stopping.append(signal_number))
     try:
         with tempfile.TemporaryDirectory(prefix="batch-") as folder:
-            remaining = run_calls(unpack(options.file, Path(folder)), results, options.seconds)
+            batch_dir = unpack(options.file, Path(folder))
+            remaining = run_calls(batch_dir, results, options.seconds, options.sandbox)
     except BatchRefused as error:
         sys.stderr.write(f"refused: {error}\n")
         return 2
@@ -96,7 +105,9 @@ def unpack(file: Path, folder: Path) -> Path:
     return folder
 
 
-def run_calls(batch_dir: Path, results_path: Path, seconds: float | None = None) -> int:
+def run_calls(
+    batch_dir: Path, results_path: Path, seconds: float | None = None, sandbox: str = SANDBOX_MODES[1]
+) -> int:
     """Carry out calls that have no result, for at most `seconds`; return how many remain.
 
     Raises BatchRefused if a file was changed, if the results are of another batch, or if
@@ -117,8 +128,9 @@ def run_calls(batch_dir: Path, results_path: Path, seconds: float | None = None)
     session: ChildSession | None = None
     try:
         if remaining:
-            session = ChildSession(batch_dir)
+            session = ChildSession(batch_dir, sandbox)
             results.record_device(session.device)
+            print_message(f"the sandbox around candidates is {session.device['sandbox']}")
         while session is not None and remaining and time.monotonic() < end_sec and not _stopping:
             key = remaining[0]["key"]
             answer: Json | None = None
@@ -140,7 +152,7 @@ def run_calls(batch_dir: Path, results_path: Path, seconds: float | None = None)
             print_message(f"{key} {answer['outcome']} {words}")
     finally:
         if session is not None:
-            session.kill_child()
+            session.close()
         results.close()
     return len(remaining)
 
@@ -215,10 +227,23 @@ class ResultsFile:
 class ChildSession:
     """A child process that uses the device. If a candidate crashes it, a new one starts."""
 
-    def __init__(self, folder: Path) -> None:
-        self._command = [sys.executable, os.path.abspath(__file__), "--serve", str(folder)]
+    def __init__(self, folder: Path, sandbox: str) -> None:
+        import_modules(folder)
+        try:
+            from mallorn.workers.sandbox.sandbox import allowed_environment
+        except ImportError as error:
+            raise BatchRefused(f"the batch's modules cannot be loaded: {error}") from None
+        self._room = tempfile.TemporaryDirectory(prefix="batch-room-")  # all that the child may write
+        self._log = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
+        room, options = self._room.name, ["--sandbox", sandbox, str(folder)]
+        self._command = [sys.executable, os.path.abspath(__file__), "--serve", room, *options]
+        self._env = allowed_environment() | {"TMPDIR": room}
         self._process: subprocess.Popen[bytes] | None = None
-        self.device = self._start()
+        try:
+            self.device = self._start()
+        except BaseException:
+            self.close()
+            raise
 
     def run_call(self, call: Json, end_sec: float) -> Json | None:
         """Run a call and return its result, or None if `end_sec` or a signal is first."""
@@ -251,10 +276,13 @@ class ChildSession:
 
     def _start(self) -> Json:
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, start_new_session=True)
+        self._process = subprocess.Popen(
+            self._command, stdin=pipe, stdout=pipe, stderr=self._log, env=self._env, start_new_session=True
+        )
         self._read = b""
         line = self._line(time.monotonic() + START_SEC)
-        answer: Json = json.loads(line) if line else {"refused": "TVM's runtime does not load here"}
+        refusal = {"refused": f"TVM's runtime does not load here: {self._read_log()}"}
+        answer: Json = json.loads(line) if line else refusal
         if "refused" in answer:
             self.kill_child()
             raise BatchRefused(answer["refused"])
@@ -289,6 +317,18 @@ class ChildSession:
             process.communicate()
         return status
 
+    def _read_log(self) -> str:
+        """Return the end of what the child wrote, without what could control a terminal."""
+        size = os.fstat(self._log.fileno()).st_size
+        text = os.pread(self._log.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES)).decode(errors="replace")
+        return "".join(c if c.isprintable() or c == "\n" else "?" for c in text).strip()
+
+    def close(self) -> None:
+        """Kill the child and delete what it wrote."""
+        self.kill_child()
+        self._log.close()
+        self._room.cleanup()
+
 
 def repeat_limit_sec(call: Json) -> float:
     """Return the seconds that may be spent on repeating timings that were disturbed."""
@@ -301,7 +341,13 @@ def call_timeout_sec(call: Json) -> float:
     return float(call["timeout_sec"] + repeat_limit_sec(call))
 
 
-def serve_calls(folder: Path) -> int:
+def import_modules(folder: Path) -> None:
+    """Make the batch's modules importable."""
+    if (folder / MODULES).is_file() and str(folder / MODULES) not in sys.path:
+        sys.path.insert(0, str(folder / MODULES))
+
+
+def serve_calls(folder: Path, room: Path, sandbox: str) -> int:
     """Run as the child process: read calls from stdin, as lines of JSON, and answer each."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     answers = os.fdopen(os.dup(1), "w")
@@ -312,10 +358,9 @@ def serve_calls(folder: Path) -> int:
         answers.flush()
 
     batch = json.loads((folder / MANIFEST).read_bytes())
-    if (folder / MODULES).is_file():
-        sys.path.insert(0, str(folder / MODULES))
+    import_modules(folder)
     try:
-        device = TargetDevice(batch)
+        device = TargetDevice(batch, folder, room, sandbox)
     except BatchRefused as error:
         answer(refused=str(error))
         return 2
@@ -332,7 +377,9 @@ def serve_calls(folder: Path) -> int:
 class TargetDevice:
     """The device of this machine in TVM. Raises BatchRefused if it does not fit."""
 
-    def __init__(self, batch: Json) -> None:
+    def __init__(self, batch: Json, folder: Path, room: Path, sandbox: str) -> None:
+        from mallorn.workers.host.process_priority import raise_priority
+
         self._kind = "cpu" if batch["needs"]["kind"] in ("llvm", "c") else str(batch["needs"]["kind"])
         cores = len(os.sched_getaffinity(0))
         if self._kind == "cpu":
@@ -341,12 +388,14 @@ class TargetDevice:
         os.environ.update(TVM_NUM_THREADS=str(threads), TVM_USE_RUNTIME_LIB="1")
         if threads < (os.cpu_count() or 1):
             os.environ.setdefault("TVM_BIND_THREADS", "0")
+        is_raised = self._kind == "cpu" and raise_priority()  # the sandbox forbids it
+        meter, gpu = _load_cuda(batch["needs"]) if self._kind == "cuda" else (None, "")
+        level = _enter_sandbox(self._kind, folder, room, sandbox)
         try:
             import tvm
             import tvm_ffi
 
             from mallorn.workers.device.slice_timer import NEXT_SLICE, SliceTimer
-            from mallorn.workers.host.process_priority import raise_priority
         except (ImportError, OSError) as error:
             raise BatchRefused(f"TVM's runtime or the batch's modules cannot be loaded: {error}") from None
         if tvm.__version__ != batch["tvm"]:
@@ -354,16 +403,15 @@ class TargetDevice:
                 f"the batch was built by TVM {batch['tvm']}, but this Python has TVM {tvm.__version__}: "
                 f"pip install apache-tvm=={batch['tvm']}"
             )
-        meter, gpu = _load_cuda(batch["needs"]) if self._kind == "cuda" else (None, "")
         self._tvm, self._device = tvm, tvm.device(self._kind, 0)
         if not self._device.exist:
             raise BatchRefused(f"this machine has no {self._kind} device")
-        is_raised = self._kind == "cpu" and raise_priority()  # before TVM starts its threads
         self._timer = SliceTimer(self._kind == "cpu", is_raised, meter)
         tvm_ffi.register_global_func(NEXT_SLICE, self._timer.count_slice, override=True)
         version, thread_count = str(tvm.__version__), int(tvm.runtime.num_threads())
         name = "" if self._kind == "cpu" else str(self._device.device_name) or self._kind
         self.identity = describe_device(version, thread_count, name, gpu)
+        self.identity["sandbox"] = level
         own_class = [self.identity["host_class"], version, thread_count]
         if batch["like"] and batch["like"] != own_class:
             raise BatchRefused(
@@ -460,6 +508,21 @@ class TargetDevice:
                 if not error <= tolerance:
                     wrong = f"relative error {error:.2g}, allowed {tolerance:.2g}"
         return (worst if worst < inf else 1e30), wrong
+
+
+def _enter_sandbox(kind: str, folder: Path, room: Path, mode: str) -> str:
+    """Enter the sandbox; return its level. Raises BatchRefused if `mode` requires more."""
+    from mallorn.workers.sandbox.landlock import READ
+    from mallorn.workers.sandbox.sandbox import OFF, REQUIRE, WHOLE, SandboxSpec, enter_sandbox
+    from mallorn.workers.sandbox.system_paths import accelerator_paths
+
+    if mode == OFF:
+        return OFF
+    others = ((str(folder.absolute()), READ), *accelerator_paths(kind))
+    level = enter_sandbox(SandboxSpec(room, drives_gpu=kind == "cuda", others=others))
+    if mode == REQUIRE and level != WHOLE:
+        raise BatchRefused(f"the sandbox of this host is {level}: --sandbox best-effort uses what there is")
+    return level
 
 
 def _check_processor(needs: Json, cores: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from tvm.rpc.tracker import TCPEventHandler, TrackerServerHandler
 
+from mallorn.core.address_checks import is_from_this_user
 from mallorn.core.fleet_key import FleetKey
 from mallorn.workers.device.device_class import LONGEST, class_text_of_entry
 from mallorn.workers.device.pending_connections import Unauthenticated
@@ -64,7 +65,7 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
         super().__init__(tracker, end, address)
         self._key = tracker.key
         self._nonce = secrets.token_hex(16)
-        self._peer_nonce = ""
+        self._peer_nonce: str | None = None
         self._waiting = tracker.waiting
         self._admitted = not self._key
         if not self._admitted:
@@ -73,11 +74,11 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
 
     def call_handler(self, args: list[Any]) -> None:
         code = args[0]
-        if code == HELLO:
+        if code == HELLO and self._peer_nonce is None:  # a peer gets one answer
             self._peer_nonce = str(args[1])[:_NONCE_CHARS]
             proof = self._key.sign("tracker", self._peer_nonce, self._nonce)
             self.ret_value([self._nonce, bool(self._key), proof])
-        elif code == PROVE:
+        elif code == PROVE and self._peer_nonce is not None:
             self._admitted = self._key.is_valid_signature(str(args[1]), "peer", self._peer_nonce, self._nonce)
             if self._admitted:
                 self._waiting.remove(self)
@@ -145,4 +146,8 @@ class Tracker(TrackerServerHandler):  # type: ignore[misc]
                 end, address = self._sock.accept()
             except OSError:  # no connection is waiting
                 return
-            Peer(self, end, address)
+            if self.key or is_from_this_user(end):
+                Peer(self, end, address)
+            else:
+                log.warning("%s is of another user, and the fleet has no key", address)
+                end.close()

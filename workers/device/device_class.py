@@ -90,6 +90,7 @@ class Identity(HostFacts, RuntimeFacts):
     is_local: bool
     sandbox: str  # of its sessions: `full`, `off`, or what is missing
     locks: str  # `lock_identity` of its process
+    disturbed: dict[str, float] | None  # DisturbedInterval: what it measures under was changed
 
 
 class _RequiredFacts(Value):

@@ -8,7 +8,7 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,16 +17,20 @@ from tvm.rpc import _ffi_api as rpc_api
 
 from mallorn.core.errors import HostFault, InvalidRequest, Unavailable
 from mallorn.core.fleet_key import FleetKey
+from mallorn.core.folder_limits import find_excess
 from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS, host_id, share_locks
 from mallorn.core.locked_folders import remove_tree
 from mallorn.workers.device.detect_host import refresh_host_facts
 from mallorn.workers.device.device_class import Identity
-from mallorn.workers.device.forked_process import describe_exit, fork, is_waiting_on_descriptor
+from mallorn.workers.device.forked_process import ask_in_fork, describe_exit, fork, is_waiting_on_descriptor
+from mallorn.workers.device.gpu_meter import GpuMeter
+from mallorn.workers.device.measuring_conditions import MeasuringConditions, adopt_orphans, kill_children
 from mallorn.workers.device.nvidia_driver import gpu_fault
 from mallorn.workers.device.pending_connections import PendingConnections
 from mallorn.workers.device.private_sockets import is_own_address
 from mallorn.workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, answer_greeting, host_and_locks
 from mallorn.workers.device.serve_rpc_session import RpcSession
+from mallorn.workers.device.session_channel import SessionMonitor
 from mallorn.workers.device.tracker_client import NO_KEY, Address, TrackerClient
 from mallorn.workers.subprocesses.cpu_time import used_cpu_sec
 
@@ -121,8 +125,8 @@ class Registration:
 
 
 PING_SEC = 1.0
-LAST_WORDS_BYTES: Final = 500
-#: Word in CUDA's errors about failed memory or links of the GPU, which no candidate causes.
+UNREAD_SEC: Final = 120.0  # in this time all workers have read a device's description
+#: Word in CUDA's errors about failed memory or links of the GPU. A candidate can say it, too.
 HARDWARE: Final = "uncorrectable"
 ENDING_SEC: Final = 0.25  # most processor time that the end of a process takes
 
@@ -135,8 +139,10 @@ class Running:
     pid_fd: int
     connection: socket.socket
     folder: Path
-    last_words_fd: int
+    monitor: SessionMonitor
+    identity: Identity  # of the device when the session began
     is_abandoned: bool = False  # its client hung up
+    is_overdue: bool = False  # its candidate's deadline passed
     was_waiting: bool = False  # whether it waited for its client at the last record
     ran_sec: float = 0.0  # processor time until then
 
@@ -162,22 +168,26 @@ class DeviceServer:
     log_path: Path | None  # absolute
     sandbox: str
     listen: Callable[[], socket.socket]
+    thread_cpus: Sequence[Collection[int]] = ()  # of TVM's threads, by their age
 
     def __post_init__(self) -> None:
         self._pending = PendingConnections(self.listener)
         self._running: Running | None = None
         self._has_warned_of_locks = False
+        self._conditions, self._known_children = MeasuringConditions.read(), adopt_orphans()
+        self._checked_sec = time.time()
+        self._gpu_errors = self._count_gpu_errors()
+        signal.signal(signal.SIGALRM, lambda *_: self._kill_overdue_session())
 
     def serve_forever(self) -> None:
         """Handle clients, ended sessions and a lost tracker until the process ends. Raises
         HostFault once the GPU has failed."""
         while True:
-            if (running := self._running) is not None:
-                # A session that waits for its client at its deadline is in no endless loop:
-                # the network stalled.
-                running.record_state()
-            else:
+            if self._running is None:
                 self._announce_host_changes()
+            elif excess := find_excess(self._running.folder):
+                self._running.monitor.violation = f"the session wrote {excess}"
+                os.kill(self._running.pid, signal.SIGKILL)
             if self._listen_again_if_moved():
                 self.registration.renew_registration()
 
@@ -187,7 +197,8 @@ class DeviceServer:
                 for number in (self.listener.fileno(), *waiting):
                     poller.register(number, select.POLLIN)
             else:
-                poller.register(self._running.pid_fd, select.POLLIN)
+                for number in (self._running.pid_fd, *self._running.monitor.descriptors()):
+                    poller.register(number, select.POLLIN)
                 if not self._running.is_abandoned:
                     poller.register(self._running.connection, select.POLLRDHUP)
             if (tracker_fd := self.registration.fileno()) is not None:
@@ -206,8 +217,41 @@ class DeviceServer:
                     # The client is gone: nobody waits for the candidate that may still run.
                     self._running.is_abandoned = True
                     os.kill(self._running.pid, signal.SIGKILL)
+                elif self._running is not None and ready_fd in self._running.monitor.descriptors():
+                    self._running.monitor.read_once(ready_fd)
+                    if self._running.monitor.must_end:
+                        os.kill(self._running.pid, signal.SIGKILL)
                 elif ready_fd == self.registration.fileno():
                     self.registration.disconnect()
+
+    def _kill_overdue_session(self) -> None:
+        """Kill the session at its deadline. A signal's handler: waiting for a tracker delays
+        no deadline."""
+        if (running := self._running) is not None:
+            # If it waits for its client, it is in no endless loop: the network stalled.
+            running.record_state()
+            running.is_overdue = True
+            os.kill(running.pid, signal.SIGKILL)
+
+    def _count_gpu_errors(self) -> int:
+        uuid = self.identity.get("gpu_uuid")
+        return ask_in_fork(lambda: GpuMeter(uuid).count_uncorrected_errors()) if uuid else 0
+
+    def _check_conditions(self, session: Identity) -> None:
+        """Undo what an ended session changed of what this device measures under, and announce
+        since when times may be wrong. Raises HostFault if it cannot be undone."""
+        changes = [*kill_children(self._known_children), *self._conditions.restore()]
+        host_class = refresh_host_facts(self.identity)["host_class"]
+        if host_class != session["host_class"]:
+            changes.append(f"changed its host's class from {session['host_class']} to {host_class}")
+        since_sec, self._checked_sec = self._checked_sec, time.time()
+        if changes:
+            log.warning("the times since the last check are upper bounds: a program %s", "; ".join(changes))
+            last = self.identity["disturbed"]
+            if last is not None and self._checked_sec - last["until"] < UNREAD_SEC:
+                since_sec = last["since"]  # workers may not have read it yet
+            self.identity = {**self.identity, "disturbed": {"since": since_sec, "until": self._checked_sec}}
+            self.registration.identity = self.identity
 
     def _announce_host_changes(self) -> None:
         if (identity := refresh_host_facts(self.identity)) != self.identity:
@@ -253,41 +297,50 @@ class DeviceServer:
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         # A session runs untrusted code: it gets a key that is valid for this session only.
         key = next(iter(registration.fleet.derive_session_keys(registration.match_key)), NO_KEY)
-        last_words_fd = os.memfd_create("last-words")
-        session = RpcSession(self.identity, folder, self.log_path, key, self.sandbox, last_words_fd)
+        monitor = SessionMonitor(self.log_path, self.thread_cpus)
+        if changes := self._conditions.restore():
+            log.warning("before this session, a program %s", "; ".join(changes))
+        identity, self._checked_sec = self.identity, time.time()
         # Before the session answers its client: from then on the tracker must not list us as free.
         registration.set_busy(True)
 
         def run_session() -> None:
             self.listener.close()
             registration.disconnect()
+            session = RpcSession(identity, folder, key, self.sandbox, monitor.enter_session())
             session.serve(connection.fileno())
 
         pid = fork(run_session)
-        self._running = Running(pid, os.pidfd_open(pid), connection, folder, last_words_fd)
+        monitor.watch(pid)
+        self._running = Running(pid, os.pidfd_open(pid), connection, folder, monitor, identity)
         return True
 
     def _end_session(self, running: Running) -> None:
+        self._running = None
         suffix = UNHEARD if running.has_only_waited() else ""
-        status = os.waitpid(running.pid, 0)[1]
-        words = os.pread(running.last_words_fd, LAST_WORDS_BYTES, 0).decode(errors="replace")
-        cause = " ".join(words.split()) or describe_exit(status)
+        status, monitor = os.waitpid(running.pid, 0)[1], running.monitor
+        monitor.close()
+        cause = monitor.cause or describe_exit(status)
+        if running.is_overdue:
+            cause = f"{signal.SIGALRM.name}: its deadline passed"
+        elif os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+            cause = monitor.host_fault or monitor.violation or cause
         fault = ""
         if status != 0 and not running.is_abandoned:
             log.warning("a session failed: %s", cause)
             fault = gpu_fault() if "gpu_uuid" in self.identity else ""
-            is_innocent = fault or HARDWARE in cause
-            text = cause if is_innocent else f"{DEATH_NOTICE} {cause}{suffix}"
+            known, self._gpu_errors = self._gpu_errors, self._count_gpu_errors()
+            has_failed = HARDWARE in cause and self._gpu_errors > known
+            text = cause if fault or has_failed or monitor.host_fault else f"{DEATH_NOTICE} {cause}{suffix}"
             try:  # answer the call during which the session died, so that the client learns the cause
                 rpc_api.ReturnException(running.connection.fileno(), text)
             except (OSError, RuntimeError) as error:
                 log.info("the client is gone too: %s", error)
-        os.close(running.last_words_fd)
         os.close(running.pid_fd)
         running.connection.close()
         remove_tree(running.folder)
-        self._running = None
         if fault:
             self.registration.disconnect()
             raise HostFault(f"this device unregisters: {fault}", hint="nvidia-smi -q")
+        self._check_conditions(running.identity)
         self.registration.set_busy(False)

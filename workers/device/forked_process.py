@@ -42,14 +42,19 @@ def ask_in_fork(question: Callable[[], A]) -> A:
     return answer
 
 
-def fork(work: Callable[[], object]) -> int:
-    """Run `work` in a child that dies with this process; return the child's pid."""
+def fork(work: Callable[[], object], *, new_session: bool = True) -> int:
+    """Run `work` in a child that dies with this process; its standard input is empty. Return
+    the child's pid. Unless it begins a new session, a signal to this process's group reaches
+    it, too."""
     parent_pid = os.getpid()
     pid = os.fork()
     if pid == 0:
         try:
-            os.setsid()  # only the parent handles Ctrl-C
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            if new_session:
+                os.setsid()  # only the parent handles Ctrl-C
+            for number in (signal.SIGTERM, signal.SIGALRM):
+                signal.signal(number, signal.SIG_DFL)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent_pid:  # the parent died before prctl
                 os._exit(1)

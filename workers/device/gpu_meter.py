@@ -68,6 +68,17 @@ class GpuMeter:
             return ""
         return f"+{limit / 1000:.0f}W" if limit != default else ""
 
+    def count_uncorrected_errors(self) -> int:
+        """Return the errors in memory that the GPU could not correct since its driver started;
+        0 if unknown."""
+        if self._nvml is None:
+            return 0
+        kinds = self._nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, self._nvml.NVML_VOLATILE_ECC
+        try:
+            return int(self._nvml.nvmlDeviceGetTotalEccErrors(self._gpu, *kinds))
+        except self._nvml.NVMLError:
+            return 0
+
     def _speed_losses(self) -> list[tuple[float, str]]:
         """Return the shares of its speed that the GPU lost, each with its cause."""
         nvml, gpu = self._nvml, self._gpu

@@ -15,12 +15,13 @@ def private_address(host: str) -> str:
     except OSError as error:
         raise InvalidRequest(f"cannot resolve {host!r}: {error}", hint="--host 127.0.0.1") from None
     address = ipaddress.ip_address(resolved)
+    address = getattr(address, "ipv4_mapped", None) or address  # as in ::ffff:0.0.0.0
     if address.is_unspecified or address.is_global or address.is_multicast:
         raise InvalidRequest(
             f"{host} is public: whoever reaches it could run any program here",
             hint="--host 127.0.0.1, or the address of one private interface",
         )
-    return resolved
+    return str(address)
 
 
 def is_own_address(address: str) -> bool:

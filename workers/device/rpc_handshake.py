@@ -6,6 +6,7 @@ import socket
 import struct
 from typing import Final
 
+from mallorn.core.address_checks import is_from_this_user
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.host_id import host_id
 from mallorn.workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH, Address, receive_exactly
@@ -39,6 +40,7 @@ def answer_greeting(
         is_valid_ticket = fleet.is_valid_signature(ticket, "client", match_key)
     else:
         is_valid_ticket = hmac.compare_digest(ticket.encode(), match_key.encode())
+        is_valid_ticket &= is_from_this_user(connection)  # others may know the key
     try:
         if role != "client" or not is_valid_ticket:
             log.warning("%s sent no valid ticket and gets no session", connection.getpeername())

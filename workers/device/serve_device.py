@@ -57,6 +57,7 @@ def serve_device(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     # Imported late: it loads TVM, which reads its environment variables when it is loaded.
     from mallorn.workers.device.device_server import DeviceServer, Registration
+    from mallorn.workers.device.serve_rpc_session import bound_thread_cpus
 
     with tempfile.TemporaryDirectory(prefix="mallorn-device-") as folder:
         identity = describe(name, target, listener, is_local, probe_sandbox_support(sandbox), gpu)
@@ -64,8 +65,9 @@ def serve_device(
         registration = Registration(tracker, tracker_key(target), listening, identity, key)
         on_ready(*listening)
         log_file = log_path.absolute() if log_path else None
+        cpus = ask_in_fork(bound_thread_cpus) if target.is_cpu else []
         DeviceServer(
-            registration, listener, identity, Path(folder), log_file, sandbox, make_listener
+            registration, listener, identity, Path(folder), log_file, sandbox, make_listener, cpus
         ).serve_forever()
 
 
@@ -114,6 +116,7 @@ def describe(
         "is_local": is_local,
         "sandbox": sandbox,
         "locks": "",
+        "disturbed": None,
         **read_host_facts(),
         **facts,
     }

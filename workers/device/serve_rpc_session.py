@@ -4,8 +4,7 @@ import ctypes
 import json
 import logging
 import os
-import signal
-import time
+import resource
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -23,15 +22,17 @@ from mallorn.core.targets import Target
 from mallorn.workers.device.cuda_driver import Gpu, load_cuda_runtime
 from mallorn.workers.device.device_class import Identity, RuntimeFacts
 from mallorn.workers.device.gpu_meter import GpuLoad, GpuMeter
+from mallorn.workers.device.measuring_conditions import thread_cpus
 from mallorn.workers.device.model_kernel_times import Kernels, clock_of, enable_cuda_graphs
 from mallorn.workers.device.random_and_saved_arrays import random_values
 from mallorn.workers.device.rpc_handshake import NO_SESSION
+from mallorn.workers.device.session_channel import DeviceLink
 from mallorn.workers.device.slice_timer import NEXT_SLICE, SliceTimer
 from mallorn.workers.host.core_lock import CoreLock
 from mallorn.workers.host.host_memory import free_bytes
 from mallorn.workers.host.load_meter import LoadMeter
 from mallorn.workers.host.process_priority import raise_priority
-from mallorn.workers.sandbox.landlock import APPEND, READ_FILE
+from mallorn.workers.sandbox.landlock import READ_FILE
 from mallorn.workers.sandbox.sandbox import OFF, SandboxSpec, enter_sandbox
 from mallorn.workers.sandbox.sandbox_support import require_sandbox_mode
 from mallorn.workers.sandbox.system_paths import accelerator_paths
@@ -46,16 +47,14 @@ _HUGE: Final = 0x7F
 
 @dataclass(eq=False)
 class RpcSession:
-    """Serves one client: holds the files that the client uploads, and logs every candidate
-    before it runs. Before the session exits with BROKEN_CONTEXT, it writes the reason to
-    `last_words_fd`, a file of the device."""
+    """Serves one client: holds the files that the client uploads, and tells the device of
+    every candidate before it runs, and why it exits with BROKEN_CONTEXT."""
 
     identity: Identity
     folder: Path
-    log_path: Path | None
     key: FleetKey
     sandbox: str
-    last_words_fd: int
+    device: DeviceLink
 
     def __post_init__(self) -> None:
         self._cores = CoreLock()
@@ -73,12 +72,11 @@ class RpcSession:
                 load_cuda_runtime()
                 self._gpu = GpuMeter(self.identity.get("gpu_uuid", ""))
             is_raised = self._on_cores and raise_priority()  # the sandbox forbids it
+            for limit in (resource.RLIMIT_NICE, resource.RLIMIT_RTPRIO):  # no candidate raises it more
+                resource.setrlimit(limit, (0, 0))
             if self.sandbox != OFF:
-                # A session needs its folder, the device's log, and its host's locks or GPU.
-                paths = list(accelerator_paths(self._target.kind))
-                if self.log_path is not None:
-                    append_line(self.log_path, "")
-                    paths.append((str(self.log_path), APPEND))
+                # A session needs its folder, and its host's locks or GPU.
+                paths = list(accelerator_paths(self._target.kind, self.identity.get("gpu_uuid", "")))
                 if self._on_cores:
                     paths += [(str(path), READ_FILE) for path in self._cores.files()]
                 spec = SandboxSpec(self.folder, drives_gpu=self._on_cuda, others=tuple(paths))
@@ -89,6 +87,9 @@ class RpcSession:
             return
         if self._on_cuda:
             self._exit_if_gpu_failed()
+        if self._on_cores:
+            num_threads()  # starts TVM's threads, which must be inside the sandbox
+            self.device.bind_threads()
         timer = SliceTimer(self._on_cores, is_raised, self._gpu)
         functions: dict[str, Callable[..., object]] = {
             "tvm.rpc.server.workpath": lambda name: str(self.folder / name),
@@ -119,7 +120,7 @@ class RpcSession:
         try:
             tvm.device(self._target.kind, 0).sync()
         except Exception as error:
-            os.write(self.last_words_fd, str(error).encode())
+            self.device.report_cause(str(error))
             os._exit(BROKEN_CONTEXT)
 
     def lock_cores(self, wait_sec: float) -> int:
@@ -149,17 +150,14 @@ class RpcSession:
         return -1 if memory is None else int(memory)
 
     def start_deadline(self, candidate_key: str, deadline_sec: float) -> None:
-        """Log one execution and set its deadline, at which SIGALRM ends this process. The
-        signal keeps its default action: an endless native loop runs no Python."""
-        if self.log_path is not None:
-            append_line(self.log_path, f"{time.time():.6f}\t{candidate_key}\t{os.getpid()}\n")
-        signal.setitimer(signal.ITIMER_REAL, deadline_sec)
+        """Have the device log one execution and set its deadline, at which it kills this process."""
+        self.device.begin_candidate(candidate_key, deadline_sec)
 
     def cancel_deadline(self) -> None:
         """Cancel the deadline of a candidate that ended, and unlock the cores."""
         if self._on_cuda:
             self._exit_if_gpu_failed()
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        self.device.end_candidate()
         self._cores.unlock()
 
 
@@ -170,15 +168,6 @@ def poison_fresh_memory() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_PERTURB, _HUGE ^ 0xFF)  # allocated memory gets the complement
-
-
-def append_line(path: Path, line: str) -> None:
-    """Append the line in one write, so that sessions may share the file."""
-    log_fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        os.write(log_fd, line.encode())
-    finally:
-        os.close(log_fd)
 
 
 def random_fill(tensor: Tensor, low: float, high: float, seed: int) -> None:
@@ -194,6 +183,12 @@ def kernel_times(machine: Module, kind: str, seconds: float) -> str:
     clock = clock_of(kind, tvm.device(kind, 0).sync)
     kernels = Kernels(machine["set_instrument"], lambda: invoke("main"), clock)
     return json.dumps(dict(kernels.measure_times_us(seconds)))
+
+
+def bound_thread_cpus() -> list[list[int]]:
+    """Start TVM's thread pool; return the CPUs to which TVM bound each thread, by their age."""
+    num_threads()
+    return thread_cpus()
 
 
 def runtime_facts(target: Target, gpu: Gpu | None = None) -> RuntimeFacts:

@@ -3,19 +3,25 @@
 A session runs untrusted native code, and TVM's client also executes requests of its peer:
 while it waits for an answer, it would obey ``InitServer`` and ``CallFunc``, or copy memory.
 So the runner, a child of the worker, connects to no device. It asks the worker, which
-authenticates to tracker and device. The worker then relays the session to a loopback port,
-for one client with a single-use ticket, and forwards only packets that answer a call.
+authenticates to tracker and device. The worker then relays the session to a socket that it
+sends to the runner, and forwards only packets that answer a call. A runner without a seccomp
+filter connects to a loopback port of the worker instead, with a single-use ticket.
 """
 
+import gc
 import json
 import logging
+import os
 import secrets
 import socket
+import stat
 import struct
+import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from mallorn.core.errors import MallornError, Unavailable
@@ -24,6 +30,7 @@ from mallorn.core.os_errors import explain_os_error
 from mallorn.workers.device.device_class import DeviceClass, class_text_of_entry, no_device_error
 from mallorn.workers.device.rpc_handshake import enable_keepalive, open_session, read_greeting, send_greeting
 from mallorn.workers.device.tracker_client import NO_KEY, Address, TrackerClient, wait_for_data
+from mallorn.workers.sandbox.seccomp import is_socket_given
 from mallorn.workers.subprocesses.errors import pack_error, unpack_error
 
 log = logging.getLogger(__name__)
@@ -33,6 +40,7 @@ PATIENCE_SEC: Final = 5.0
 _RUNNER_SEC: Final = 60.0  # for a runner to connect after its request
 _CHUNK_BYTES: Final = 1 << 18
 _LINE_BYTES: Final = 1 << 16
+_NO_PORT: Final = 1  # for a runner whose socket is already connected
 # Head of a packet in TVM's protocol: number of bytes that follow, and code of the packet.
 _PACKET: Final = struct.Struct("<Qi")
 _CODE_BYTES: Final = 4
@@ -66,29 +74,47 @@ class SessionGateway:
         with end, end.makefile("rb") as questions:
             try:
                 while line := questions.readline(_LINE_BYTES):
-                    end.sendall(json.dumps(self._answer(end, **json.loads(line))).encode() + b"\n")
+                    with ExitStack() as sent:
+                        answer, fds = self._answer(end, sent, **json.loads(line))
+                        socket.send_fds(end, [json.dumps(answer).encode() + b"\n"], fds)
             except (OSError, ValueError, TypeError, KeyError) as error:
                 log.info("a runner gets no more sessions: %s", error)
 
     def _answer(
-        self, runner: socket.socket, tracker: Sequence[Any], key: str, wait_sec: float, like: list[Any] | None
-    ) -> Any:
+        self,
+        runner: socket.socket,
+        sent: ExitStack,
+        tracker: Sequence[Any],
+        key: str,
+        wait_sec: float,
+        like: list[Any] | None,
+        by_port: bool,
+    ) -> tuple[Any, list[int]]:
+        """Open a session; return the answer and the descriptor to send, if any, which
+        `sent` closes."""
         host, port = tracker
         device_class = None if like is None else DeviceClass(*like)
+        ticket, own_port, fds = secrets.token_hex(16), _NO_PORT, list[int]()
         resources = ExitStack()
         try:
-            listener = resources.enter_context(socket.create_server(("127.0.0.1", 0)))
-            watched = resources.enter_context(runner.dup())  # watched until its session begins
-            spare = resources.enter_context(runner.dup())  # keeps a descriptor for the runner
+            if by_port:
+                listener = resources.enter_context(socket.create_server(("127.0.0.1", 0)))
+                watched = resources.enter_context(runner.dup())  # watched until its session begins
+                spare = resources.enter_context(runner.dup())  # keeps a descriptor for the runner
+                own_port = listener.getsockname()[1]
+                accept = partial(_accept_client, listener, ticket, watched, spare)
+            else:
+                client, runner_end = socket.socketpair()
+                resources.enter_context(client)
+                fds.append(sent.enter_context(runner_end).fileno())
+                accept = partial(_greet_client, client, ticket)
             device, match_key = self._take_device((str(host), int(port)), key, wait_sec, device_class, runner)
         except (MallornError, OSError) as error:  # this host may have no file descriptor left
             resources.close()
-            return {"error": pack_error(error)}
-        ticket = secrets.token_hex(16)
+            return {"error": pack_error(error)}, []
         keys = [session_key.text for session_key in self._key.derive_session_keys(match_key)]
-        answer = {"port": listener.getsockname()[1], "ticket": ticket, "keys": keys}
-        threading.Thread(target=_relay, args=(listener, ticket, device, watched, spare), daemon=True).start()
-        return answer
+        threading.Thread(target=_relay, args=(accept, device), daemon=True).start()
+        return {"port": own_port, "ticket": ticket, "keys": keys}, fds
 
     def _take_device(
         self,
@@ -138,36 +164,57 @@ class GatewayClient:
     ) -> OpenSession:
         """Wait for a free device and return its session. Raises NoDevice or Unavailable."""
         question = {"tracker": tracker, "key": key, "wait_sec": wait_sec, "like": device_class}
-        self._end.sendall(json.dumps(question).encode() + b"\n")
-        with self._end.makefile("rb") as answers:
-            line = answers.readline()
-        if not line:
-            raise Unavailable("the worker process that opens sessions has ended", hint="mallorn worker")
+        by_port = not is_socket_given()
+        self._end.sendall(json.dumps(question | {"by_port": by_port}).encode() + b"\n")
+        line, fds = b"", list[int]()
+        while not line.endswith(b"\n"):
+            data, more_fds, _, _ = socket.recv_fds(self._end, _LINE_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
+            if not data:
+                raise Unavailable("the worker process that opens sessions has ended", hint="mallorn worker")
+            line, fds = line + data, fds + more_fds
         answer = json.loads(line)
         if "error" in answer:
             raise unpack_error(json.dumps(answer["error"]).encode())
+        if fds:
+            _move_to_descriptor_zero(fds[0])
         return OpenSession(answer["port"], answer["ticket"], tuple(map(FleetKey, answer["keys"])))
 
 
-def _relay(
-    listener: socket.socket, ticket: str, device: socket.socket, runner: socket.socket, spare: socket.socket
-) -> None:
+def _move_to_descriptor_zero(session_fd: int) -> None:
+    """Make a session's socket descriptor 0, which TVM's client then uses (sandbox/seccomp.py).
+    End this process if an earlier session still uses it."""
+    if session_fd == 0:  # it was free
+        return
+    gc.collect()
+    if _is_zero_a_socket():
+        sys.exit("objects of the last device's session are still in use")
+    os.dup2(session_fd, 0, inheritable=False)
+    os.close(session_fd)
+
+
+def _is_zero_a_socket() -> bool:
+    with suppress(OSError):  # it is closed
+        return stat.S_ISSOCK(os.fstat(0).st_mode)
+    return False
+
+
+def keep_descriptor_zero(has_no_session: bool = False) -> None:
+    """Open descriptor 0 if it is closed, so that no other file gets this number. Close the
+    socket there with `has_no_session`: TVM's client leaves it open if no session begins."""
+    null_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    if has_no_session and _is_zero_a_socket():
+        os.dup2(null_fd, 0, inheritable=False)
+    if null_fd != 0:
+        os.close(null_fd)
+
+
+def _relay(accept: Callable[[], socket.socket | None], device: socket.socket) -> None:
     with device:
-        client: socket.socket | None = None
-        with listener, runner, spare, suppress(OSError):
-            # Wait for the connection that presents the ticket, as long as the runner waits.
-            while client is None and wait_for_data(listener, runner, _RUNNER_SEC):
-                spare.close()
-                connection, _ = listener.accept()
-                if _check_client_ticket(connection, ticket):
-                    client = connection
-                else:
-                    connection.close()
+        client = accept()
         if client is None:
             return
         with client:
-            for end in (client, device):
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            device.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             enable_keepalive(device)
             calls = threading.Thread(target=_forward_calls, args=(client, device), daemon=True)
             calls.start()
@@ -179,18 +226,34 @@ def _relay(
             calls.join()
 
 
-def _check_client_ticket(client: socket.socket, ticket: str) -> bool:
-    """Read a client's greeting; answer it and return True if it has the ticket."""
+def _accept_client(
+    listener: socket.socket, ticket: str, runner: socket.socket, spare: socket.socket
+) -> socket.socket | None:
+    """Wait for the connection that presents the ticket, as long as the runner waits."""
+    with listener, runner, spare, suppress(OSError):
+        while wait_for_data(listener, runner, _RUNNER_SEC):
+            spare.close()
+            connection, _ = listener.accept()
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if (client := _greet_client(connection, ticket)) is not None:
+                return client
+    return None
+
+
+def _greet_client(client: socket.socket, ticket: str) -> socket.socket | None:
+    """Read a client's greeting; answer it and return the client if it has the ticket, else
+    close it."""
     client.settimeout(PATIENCE_SEC)
     try:
         words = read_greeting(client).split()
-        if not words or not secrets.compare_digest(words[0].encode(), f"client:{ticket}".encode()):
-            return False
-        send_greeting(client, "gateway")
-    except OSError:
-        return False
-    client.settimeout(None)
-    return True
+        if words and secrets.compare_digest(words[0].encode(), f"client:{ticket}".encode()):
+            send_greeting(client, "gateway")
+            client.settimeout(None)
+            return client
+    except OSError as error:
+        log.info("a client did not open its session: %s", error)
+    client.close()
+    return None
 
 
 def _forward_calls(client: socket.socket, device: socket.socket) -> None:

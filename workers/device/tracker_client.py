@@ -1,6 +1,7 @@
 """A client of the RPC tracker over a plain socket, without TVM; all calls have timeouts."""
 
 import json
+import os
 import secrets
 import select
 import socket
@@ -9,6 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
+from mallorn.core.address_checks import ROOT_UID, connected_uid, user_name
 from mallorn.core.errors import Unavailable
 from mallorn.core.fleet_key import HINT, FleetKey
 from mallorn.core.os_errors import explain_os_error
@@ -110,6 +112,8 @@ class TrackerClient:
             raise Unavailable(
                 f"{self.address[0]}:{self.address[1]} is not a TVM RPC tracker", hint="mallorn tracker"
             )
+        if not key and (uid := connected_uid(self._socket)) not in (None, os.getuid(), ROOT_UID):
+            raise self._refused(f"belongs to {user_name(uid)}")
         our_nonce = secrets.token_hex(16)
         answer = self._send_and_receive([HELLO, our_nonce])
         if not isinstance(answer, list) or len(answer) != 3:
@@ -174,7 +178,8 @@ def receive_exactly(end: socket.socket, size: int) -> bytes:
     # TVM's peers write a message in parts and wait after the first for an acknowledgement,
     # which the kernel delays by 40 ms unless TCP_QUICKACK is set before every read.
     while len(data) < size:
-        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        if end.family != socket.AF_UNIX:
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         if deadline_sec is not None:
             # One deadline for the message: a peer that sends single bytes could hold us for hours.
             left_sec = deadline_sec - time.monotonic()

@@ -151,7 +151,7 @@ def store_scripts(stage: StageContext, winners: Sequence[Winner], graphs: ModelC
         stage.lease.raise_if_lost()
         program = winner.contest.program
         try:
-            url = scripts_uri(stage.runtime.settings.artifacts, program.key, winner.trace)
+            url = scripts_uri(stage.runtime.settings.artifacts, stage.job.owner, program.key, winner.trace)
             with open_artifact(url) as (store, path):
                 if store.exists(path):
                     with suppress(ValueError):  # a worker may have been killed while it wrote them

@@ -20,6 +20,7 @@ from typing import Final, Self
 from pydantic import TypeAdapter
 
 from mallorn.core.locked_folders import lock_abandoned_folders, locked_folder, remove_tree
+from mallorn.core.private_files import make_private_directory
 from mallorn.db.repositories.stored_files import Models
 from mallorn.db.session import Database
 from mallorn.workers.finish.choose_winner import Winner
@@ -87,7 +88,7 @@ class KnownLibraries:
         if entry.exists() or compiled.bytes > MOST_BYTES:
             return
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_private_directory(self.folder)
             _remove_dead_drafts(root)
             with locked_folder(root, DRAFT) as draft:
                 entry_draft = draft / "entry"

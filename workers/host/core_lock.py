@@ -99,6 +99,18 @@ class CoreLock:
             os.close(open_lock(path, EVERYBODYS))
         return self._gate, self._path
 
+    def describe_holder(self) -> str:
+        """Name a process that holds the lock or its gate exclusively, and its user."""
+        inodes = {str(path.stat().st_ino) for path in self.files()}
+        for line in Path("/proc/locks").read_text().splitlines():
+            # A process that waits for a lock has the additional word `->`.
+            words = line.split()
+            if words[1] == "FLOCK" and words[3] == "WRITE" and words[5].rpartition(":")[2] in inodes:
+                folder = Path("/proc", words[4])
+                with suppress(OSError):
+                    return f"process {words[4]} ({(folder / 'comm').read_text().strip()}, {folder.owner()})"
+        return "a process of another container"
+
     @property
     def _gate(self) -> Path:
         return self._path.with_suffix(".gate")

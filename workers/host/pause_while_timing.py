@@ -11,20 +11,24 @@ from mallorn.workers.host.core_lock import CoreLock
 from mallorn.workers.subprocesses.child_process import Child
 
 SLICE_SEC: Final = 0.2  # so long a candidate may have to wait for the child to stop
+PATIENCE_SEC: Final = 300.0  # so long the child waits for processes that time
 log = logging.getLogger(__name__)
 
 
 @contextmanager
 def paused_while_timing(
-    child: Child, cores: CoreLock | None = None, slice_sec: float = SLICE_SEC
+    child: Child,
+    cores: CoreLock | None = None,
+    slice_sec: float = SLICE_SEC,
+    patience_sec: float = PATIENCE_SEC,
 ) -> Iterator[None]:
-    """Suspend the child process while any process on this host times; resume it afterwards.
-    Raises HostFault if the lock files cannot be opened. If a lock fails later, the child is
-    no longer suspended."""
+    """Suspend the child process while any process on this host times; resume it afterwards,
+    or after `patience_sec`: every user of the host can take the lock. Raises HostFault if the
+    lock files cannot be opened. If a lock fails later, the child is no longer suspended."""
     cores = cores or CoreLock()
     cores.files()
     finished = threading.Event()
-    arguments = (child, cores, slice_sec, finished)
+    arguments = (child, cores, slice_sec, patience_sec, finished)
     threading.Thread(target=_resume_in_slices, args=arguments, name="giving-way", daemon=True).start()
     try:
         yield
@@ -33,11 +37,24 @@ def paused_while_timing(
         finished.set()
 
 
-def _resume_in_slices(child: Child, cores: CoreLock, slice_sec: float, finished: threading.Event) -> None:
+def _resume_in_slices(
+    child: Child, cores: CoreLock, slice_sec: float, patience_sec: float, finished: threading.Event
+) -> None:
+    def stop_waiting() -> None:
+        message = "an import goes on while other processes time: %s held the cores for %g s"
+        log.warning(message, cores.describe_holder(), patience_sec)
+        child.resume()
+
     try:
         while not finished.is_set():
             child.suspend()
-            cores.lock_shared()
+            timer = threading.Timer(patience_sec, stop_waiting)
+            timer.daemon = True
+            timer.start()
+            try:
+                cores.lock_shared()
+            finally:
+                timer.cancel()
             try:
                 child.resume()
                 finished.wait(slice_sec)

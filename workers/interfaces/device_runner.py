@@ -61,16 +61,18 @@ def _limit_with_device_wait(arguments: Given) -> float:
 
 
 class Runner(Child):
-    """Child process that holds devices and runs libraries and models on them.
+    """Child process that holds a device and runs libraries and models on it.
 
     A tracker (HOST:PORT) and a target identify a device. Its RPC session stays open until a
-    candidate fails on the device or `release` is called. `artifact` is the path of a
-    library; `candidate_key` marks the run in the device's own log. Methods on models and on
-    the host's load raise CannotRun, or Unavailable if the device was lost.
+    candidate fails on the device, another device is used, or `release_devices` is called.
+    `artifact` is the path of a library; `candidate_key` marks the run in the device's own
+    log. Methods on models and on the host's load raise CannotRun, or Unavailable if the
+    device was lost. In a full sandbox, it can connect to nothing: its parent opens the
+    sessions and sends it their sockets.
     """
 
     MODULE = "mallorn.workers.tvm.runner_child"
-    CONNECTS = True
+    TAKES_SOCKETS = True
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="empty-body"
 """Child process that imports and compiles models and handles schedule directories."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ from mallorn.core.values.graph_report import GraphReport, RemainingCopy, StoredR
 from mallorn.core.values.manifest import Manifest
 from mallorn.graphc.phases import PassEntry
 from mallorn.workers.interfaces.tensor_arguments import Arguments
-from mallorn.workers.sandbox.landlock import READ
+from mallorn.workers.sandbox.landlock import READ, WRITE
 from mallorn.workers.subprocesses.child_process import Child
 from mallorn.workers.subprocesses.typed_method import method
 
@@ -336,11 +336,14 @@ class ModelCompiler(Child):
 
 
 @contextmanager
-def open_sandboxed_compiler(*paths: Path) -> Iterator[ModelCompiler]:
-    """Yield a sandboxed ModelCompiler that can read no files of the user except `paths`."""
-    readable = tuple((str(path.absolute()), READ) for path in paths)
+def open_sandboxed_compiler(
+    *paths: Path, writes: Sequence[Path] = (), env: Mapping[str, str] | None = None
+) -> Iterator[ModelCompiler]:
+    """Yield a sandboxed ModelCompiler that can read no files of the user except `paths`, and
+    write only to the folders `writes`."""
+    others = [(str(path.absolute()), READ) for path in paths] + [(str(path), WRITE) for path in writes]
     with (
         TemporaryDirectory(prefix="mallorn-") as room,
-        ModelCompiler(name="reader", room=Path(room), others=readable) as graphs,
+        ModelCompiler(env=env, name="TVM", room=Path(room), others=tuple(others)) as graphs,
     ):
         yield graphs

@@ -4,7 +4,10 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from sqlalchemy.orm import Session
 
 from mallorn.core.errors import MallornError
 from mallorn.core.host_id import host_id
@@ -16,6 +19,7 @@ from mallorn.db.repositories.base import ERROR_CHARS
 from mallorn.db.repositories.devices import Devices, MachineKey, SeenDevice, machine_key_of
 from mallorn.db.repositories.jobs import JobsWaitingForDevice
 from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.withdraw_measurements import CLOCKS_SEC, Withdrawals
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.session import Database
 from mallorn.workers.host.core_lock import lock_identity
@@ -30,6 +34,7 @@ ENOUGH_SEC = 3.0  # a device that any worker reported this recently is not writt
 # A device often starts together with its worker: at first the tracker is polled more often.
 SOON_SEC, START_SEC = 0.5, 60.0
 MISSED_SEC = 2 * EVERY_SEC  # a restarted tracker lists no devices for a moment
+REMEMBERED = 4096  # most recent disturbances whose times were marked
 
 
 class Heartbeat:
@@ -49,6 +54,7 @@ class Heartbeat:
         self._next_device_poll_sec = 0.0  # a wake-up never announces news of devices
         self._frequent_until_sec = 0.0
         self._reported_devices: set[tuple[str, MachineKey]] = set()
+        self._handled_disturbances: deque[object] = deque(maxlen=REMEMBERED)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._report_repeatedly, name="roll-call", daemon=True)
 
@@ -162,8 +168,21 @@ class Heartbeat:
             new = {name for name, key in keys.items() if key not in self._reported_devices}
             unmeasured = rows.find_unprobed(new)
             jobs = JobsWaitingForDevice(session).one_job_per_target({row_of[name].target_id for name in new})
+            self._mark_disturbed_times(session, row_of.values())
         self._reported_devices |= {keys[name] for name in new}
         for name in sorted(unmeasured):
             self._on_unmeasured(name)
         for job_id in jobs:
             self._request_plan(job_id)
+
+    def _mark_disturbed_times(self, session: Session, devices: Iterable[SeenDevice]) -> None:
+        """Turn times of intervals that devices call disturbed into upper bounds: once when the
+        interval is new, and once when its last results are stored."""
+        for device in devices:
+            interval = device.info.disturbed
+            event = device.name, interval, interval and time.time() > interval.until + CLOCKS_SEC
+            if interval is not None and event not in self._handled_disturbances:
+                self._handled_disturbances.append(event)
+                if count := Withdrawals(session).mark_disturbed(device.name, interval):
+                    message = "a program disturbed device %s: %d of its times are upper bounds now"
+                    log.warning(message, device.name, count)

@@ -2,14 +2,30 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable
-from contextvars import copy_context
-from typing import Self
+from contextvars import ContextVar, copy_context
+from typing import Final, Self
 
 from mallorn.core.errors import LeaseLost, MallornError
 from mallorn.workers.subprocesses.shutdown import STOP
 
 log = logging.getLogger(__name__)
+LOOK_SEC: Final = 0.2  # between checks whether the lease is lost or the worker must stop
+_held_lease: Final[ContextVar["LeaseKeeper | None"]] = ContextVar("held_lease", default=None)
+
+
+def sleep_while_leased(seconds: float) -> None:
+    """Sleep, and stop as soon as this thread's lease is lost or the worker must stop.
+
+    Raises LeaseLost or ShutdownRequested then.
+    """
+    until_sec, lease = time.monotonic() + seconds, _held_lease.get()
+    while (left_sec := until_sec - time.monotonic()) > 0:
+        if lease is not None:
+            lease.raise_if_lost()
+        STOP.raise_if_requested()
+        time.sleep(min(left_sec, LOOK_SEC))
 
 
 class LeaseKeeper:
@@ -39,9 +55,11 @@ class LeaseKeeper:
 
     def __enter__(self) -> Self:
         self._thread.start()
+        self._outer = _held_lease.set(self)
         return self
 
     def __exit__(self, *_: object) -> None:
+        _held_lease.reset(self._outer)
         self._stop.set()
         self._thread.join()
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from mallorn.core.check_plugin_classes import check_allowed_classes, check_base_classes
 from mallorn.core.errors import ClassRefused, HostFault, MallornError, StorageFull, Unavailable, UnknownName
 from mallorn.core.job_options import KeptOptions
-from mallorn.core.log_setup import add_to_log_context
+from mallorn.core.log_setup import add_to_log_context, log_context
 from mallorn.core.os_errors import explain_os_error
 from mallorn.core.states import WorkKind
 from mallorn.db.repositories.claim_and_release_work import WorkItems
@@ -56,24 +56,25 @@ def leased_work(runtime: Runtime, item: WorkItem, begin: Begin | None = None) ->
     """
     if have_sources_changed():
         STOP.stop_for_replaced_code()
-    work = None if STOP.is_requested else _claim(runtime, item, begin)
-    if work is None:
-        yield None
-        return
-    try:
-        with work.lease:
-            yield work
-    except MallornError as error:
-        _release(work, error)
-    except Exception as error:
-        if (host_error := explain_os_error(error)) is not None:
-            _release(work, host_error)
+    with log_context():  # `_claim` adds facts of this work only
+        work = None if STOP.is_requested else _claim(runtime, item, begin)
+        if work is None:
+            yield None
             return
-        # A bug in Mallorn: the lease expires, and the work is retried a few times.
-        words = f"{type(error).__name__} in {work.work_name}: {error}"
-        with runtime.database.transaction() as session:
-            Jobs(session).set_reason(work.job_id, f"{words}; the worker's log has the details")
-        raise
+        try:
+            with work.lease:
+                yield work
+        except MallornError as error:
+            _release(work, error)
+        except Exception as error:
+            if (host_error := explain_os_error(error)) is not None:
+                _release(work, host_error)
+                return
+            # A bug in Mallorn: the lease expires, and the work is retried a few times.
+            words = f"{type(error).__name__} in {work.work_name}: {error}"
+            with runtime.database.transaction() as session:
+                Jobs(session).set_reason(work.job_id, f"{words}; the worker's log has the details")
+            raise
 
 
 def _claim(runtime: Runtime, item: WorkItem, begin: Begin | None) -> LeasedWork | None:

@@ -33,11 +33,10 @@ from mallorn.workers.measure.measurer_interface import Measurer, Tools
 from mallorn.workers.measure.tracked_devices import Fleet
 from mallorn.workers.process.heartbeat import Heartbeat
 from mallorn.workers.process.worker_health import Health
-from mallorn.workers.sandbox.landlock import READ, WRITE
+from mallorn.workers.sandbox.landlock import READ
 from mallorn.workers.subprocesses.process_pool import ChildPool
 
-# The folders of the builders and of the runner, and zig's cache for model compiler processes.
-BUILDS, RUNS, ZIG = "builds", "runs", "zig"
+BUILDS, RUNS = "builds", "runs"  # the folders of the builders and of the runner
 MAX_CALLS = 500  # then a child process is replaced, because TVM's arenas never shrink
 # Memory limit for compiling a model, in multiples of its size: mapped files and buffers count.
 COPIES = 8
@@ -71,7 +70,7 @@ class Runtime:
         """The folder for files of child processes; each writes to its own subfolder."""
         folder = Path(mkdtemp(prefix="mallorn-room-"))
         self._leave_room = weakref.finalize(self, remove_tree, folder)
-        for place in (BUILDS, RUNS, ZIG):
+        for place in (BUILDS, RUNS):
             (folder / place).mkdir()
         return folder
 
@@ -150,11 +149,11 @@ class Runtime:
 
     def start_model_compiler(self, threads: int, model_bytes: int, folder: Path) -> ModelCompiler:
         """Start a model compiler process of `threads` threads, which writes to `folder`."""
-        zig = str(self.room / ZIG)
-        env = {"TVM_NUM_THREADS": str(threads), "ZIG_GLOBAL_CACHE_DIR": zig}
+        env = {"TVM_NUM_THREADS": str(threads)}
         memory = self.settings.child_memory_bytes + COPIES * model_bytes
-        paths = *self._readable, (zig, WRITE)
-        graphs = ModelCompiler(env=env, memory_bytes=memory, name="graphs", room=folder, others=paths)
+        graphs = ModelCompiler(
+            env=env, memory_bytes=memory, name="graphs", room=folder, others=self._readable
+        )
         graphs.start()
         return graphs
 

@@ -55,18 +55,21 @@ def version() -> int:
     return syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))
 
 
-def restrict_process(paths: Iterable[tuple[Path, int]], connects: bool) -> int:
+def restrict_process(paths: Iterable[tuple[Path, int]] | None, opens_network: bool) -> int:
     """Restrict this process to these paths and rights; return Landlock's version. Paths that
-    do not exist are skipped. With `connects`, the network stays open. Raises OSError."""
+    do not exist are skipped; None allows all files. `opens_network` allows TCP. Raises
+    OSError."""
     kernel_version = version()
-    files = max(bits for first, bits in _KNOWN.items() if first <= kernel_version)
-    network = _BIND_AND_CONNECT if kernel_version >= 4 and not connects else 0
+    files = 0 if paths is None else max(bits for first, bits in _KNOWN.items() if first <= kernel_version)
+    network = _BIND_AND_CONNECT if kernel_version >= 4 and not opens_network else 0
     scoped = _ABSTRACT_SOCKETS_AND_SIGNALS if kernel_version >= WHOLE else 0
+    if not files | network | scoped:
+        return kernel_version
     ruleset = _Ruleset(files, network, scoped)
     size = 24 if kernel_version >= WHOLE else 16 if kernel_version >= 4 else 8
     ruleset_fd = syscall(_CREATE_RULESET, ctypes.byref(ruleset), ctypes.c_size_t(size), ctypes.c_uint32(0))
     try:
-        for path, rights in paths:
+        for path, rights in paths or ():
             try:
                 path_fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
             except OSError:  # it does not exist, or this process may not see it

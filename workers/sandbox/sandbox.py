@@ -43,12 +43,12 @@ class SandboxSpec:
     """Host resources that a sandboxed process may use in addition to the system's own files.
 
     `room` is the folder that it may write, with all its contents. If it is None, all files
-    stay accessible, for commands on a user's own files.
+    stay accessible, for commands on a user's own files, and the sandbox is never `full`.
     """
 
     room: Path | None
     spawns: bool = False  # runs a linker or a compiler
-    connects: bool = False  # speaks TCP
+    takes_sockets: bool = False  # gets connected sockets from its parent and makes none
     drives_gpu: bool = False  # through CUDA, whose driver does not start without a socket
     others: tuple[tuple[str, int], ...] = ()  # further paths, each with its rights
 
@@ -73,23 +73,28 @@ def enter_sandbox(spec: SandboxSpec) -> str:
     with contextlib.suppress(OSError):  # if memory runs out, the kernel kills this process first
         Path("/proc/self/oom_score_adj").write_text(str(FIRST_TO_GO))
 
-    gaps = []  # what this kernel cannot restrict, in words
+    gaps = []  # what is not restricted, in words
+    if (threads := len(os.listdir("/proc/self/task")) - 1) > 0:
+        gaps.append(f"walls around {threads} of its threads, which started before")
+    has_filter = True
     try:
         renounce_privileges()
-        if spec.room is None:
-            kernel_version = landlock.version()
-        else:
-            paths = [*system_paths(), *((Path(path), rights) for path, rights in spec.others)]
-            kernel_version = landlock.restrict_process([*paths, (spec.room, landlock.WRITE)], spec.connects)
+        seccomp.install_syscall_filter(spec.spawns, spec.takes_sockets, spec.drives_gpu)
+    except OSError as error:
+        has_filter = False
+        gaps.append(f"seccomp ({error.strerror})")
+    if spec.room is None:
+        gaps.append("walls around files (no folder was given)")
+    paths = [*system_paths(), *((Path(path), rights) for path, rights in spec.others)]
+    room = None if spec.room is None else [*paths, (spec.room, landlock.WRITE)]
+    try:
+        # Without the filter, a process that takes sockets has to connect to its parent.
+        kernel_version = landlock.restrict_process(room, spec.takes_sockets and not has_filter)
         if kernel_version < landlock.WHOLE:
             versions = f"Landlock {kernel_version}; {landlock.WHOLE} has them"
             gaps.append(f"walls around signals and sockets ({versions})")
     except OSError as error:
         gaps.append(f"Landlock ({error.strerror})")
-    try:
-        seccomp.install_syscall_filter(spec.spawns, spec.connects, spec.drives_gpu)
-    except OSError as error:
-        gaps.append(f"seccomp ({error.strerror})")
     return f"without {'; '.join(gaps)}" if gaps else WHOLE
 
 

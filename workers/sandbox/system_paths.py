@@ -21,7 +21,9 @@ _ETC: Final = (
 # Wheels keep libraries that their modules link to in folders such as `numpy.libs`.
 _MODULES: Final = (".py", ".so", ".zip", ".dist-info", ".egg-info", ".libs")
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom")
-_NVIDIA: Final = ("nvidiactl", "nvidia-uvm", "nvidia[0-9]*")
+_NVIDIA_NODES: Final = "nvidia[0-9]*"  # one for each GPU; the others are of all GPUs
+_NVIDIA: Final = ("nvidiactl", "nvidia-uvm", _NVIDIA_NODES)
+_NVIDIA_FACTS: Final = "/proc/driver/nvidia/gpus"
 _RENDERERS: Final = ("dri/renderD*",)
 #: By kind of target: what its driver opens in /dev. CUDA's were found by trial, and all are needed.
 _ACCELERATORS: Final = {
@@ -42,7 +44,6 @@ def system_paths() -> Iterator[tuple[Path, int]]:
         yield Path("/etc", name), READ
     for pattern in _DEVICES:
         yield from ((Path(path), USE) for path in glob(f"/dev/{pattern}"))
-    yield Path("/dev/pts"), READ
     prefixes = sys.prefix, sys.base_prefix, "/usr"
     for folder in map(Path, sys.path):
         if any(folder.is_relative_to(prefix) for prefix in prefixes):
@@ -65,9 +66,22 @@ def system_paths() -> Iterator[tuple[Path, int]]:
         yield folder, RUN
 
 
-def accelerator_paths(kind: str) -> Iterator[tuple[str, int]]:
-    """Yield the paths, with rights, by which a session uses its target's GPU, if any."""
+def accelerator_paths(kind: str, gpu_uuid: str = "") -> Iterator[tuple[str, int]]:
+    """Yield the paths, with rights, by which a session uses its target's GPU, if any. Other
+    GPUs' nodes are left out if NVIDIA's driver names the node of `gpu_uuid`."""
+    own_node = _nvidia_node(gpu_uuid)
     for pattern in _ACCELERATORS.get(kind, ()):
-        yield from ((path, USE) for path in glob(f"/dev/{pattern}"))
+        is_node = own_node is not None and pattern == _NVIDIA_NODES
+        yield from ((path, USE) for path in glob(f"/dev/{own_node if is_node else pattern}"))
     if kind == "cuda":  # CUDA's driver names its threads there
         yield f"/proc/{os.getpid()}/task", WRITE_FILE | TRUNCATE
+
+
+def _nvidia_node(uuid: str) -> str | None:
+    """Return the name of a GPU's node in /dev; None if the driver does not name it."""
+    for file in glob(f"{_NVIDIA_FACTS}/*/information"):
+        pairs = (line.partition(":") for line in Path(file).read_text().splitlines())
+        facts = {name.strip(): value.strip() for name, _, value in pairs}
+        if uuid and facts.get("GPU UUID") == uuid and facts.get("Device Minor", "").isdecimal():
+            return f"nvidia{facts['Device Minor']}"
+    return None

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import ClassVar, Final, Self, TypeVar
 
 from mallorn.core.errors import CodeReplaced
+from mallorn.core.folder_limits import find_excess
 from mallorn.core.installation import IMPORT_ROOT, python_path
 from mallorn.core.redaction import redact
 from mallorn.workers.sandbox.sandbox import SandboxSpec, allowed_environment
@@ -35,6 +37,8 @@ from mallorn.workers.subprocesses.shutdown import STOP
 END_TIMEOUT_SEC: Final = 30.0
 _TAIL_BYTES = 2000
 _LIMIT_BYTES = 1 << 20
+# While a call runs, its child's log and room are measured this often.
+LOOK_SEC: Final = 5.0
 # The kernel kills a child when the thread that started it ends: one lasting thread starts all.
 _thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="child-starter")
 R = TypeVar("R")
@@ -110,7 +114,8 @@ class Child:
     `room`, read `room` and system folders, and use `others` with the rights given. If
     `room` is None, it may use all files, for commands on a user's own files. No child may
     write to the parent folder of `room`: a link in place of `room` would open another
-    folder. Set SPAWNS if the child runs a linker, CONNECTS if it uses TCP.
+    folder. Set SPAWNS if the child runs a linker, TAKES_SOCKETS if its parent sends it
+    connected sockets.
 
     The process starts with the first call, restarts after a crash, and is replaced after
     `max_calls` calls. It runs one call at a time and is not thread-safe. A call's time
@@ -120,7 +125,7 @@ class Child:
 
     MODULE: ClassVar[str]
     SPAWNS: ClassVar[bool] = False
-    CONNECTS: ClassVar[bool] = False
+    TAKES_SOCKETS: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -135,13 +140,13 @@ class Child:
         self.name = name or self.MODULE
         self._env = dict(env or {})
         self._memory_bytes = memory_bytes
-        self._walls = SandboxSpec(room, self.SPAWNS, self.CONNECTS, others=others)
+        self._walls = SandboxSpec(room, self.SPAWNS, self.TAKES_SOCKETS, others=others)
         self._max_calls = max_calls
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: frame_channel.Channel | None = None
         self._log: ChildLog | None = None
         self._reply: frame_channel.Frame | None = None
-        self._calls = 0
+        self._calls, self._next_look_sec = 0, 0.0
         self._killed_before = 0  # processes killed for lack of memory before the last call
         self._share_before = ProcessorShare()
         self._busy = False
@@ -178,6 +183,7 @@ class Child:
                     f"sent more than {frame_channel.FRAME_LIMIT_BYTES >> 20} MiB at once"
                 ) from None
             if frame is None:
+                self._check_disk_use()
                 return False
             if frame.head == READY and not self.ready:
                 self.ready, self.sandbox = True, frame.body.decode(errors="replace")
@@ -207,7 +213,7 @@ class Child:
 
     def wait(self, timeout_sec: float) -> None:
         """Sleep until `answered` can make progress, or `timeout_sec` is over."""
-        self._open_channel.wait(timeout_sec)
+        self._open_channel.wait(min(timeout_sec, LOOK_SEC))
 
     def kill_after_timeout(self, timeout_sec: float) -> errors.ChildError:
         """Kill the process because its call took too long; return the error to raise."""
@@ -299,6 +305,14 @@ class Child:
             # Sent even if the child is dead: a compiler that it started may still run.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
+
+    def _check_disk_use(self) -> None:
+        """Empty the log if it is too large; kill the process if its room is."""
+        if self._log is not None and time.monotonic() > self._next_look_sec:
+            self._next_look_sec = time.monotonic() + LOOK_SEC
+            self._log.trim()
+            if self._walls.room is not None and (excess := find_excess(self._walls.room)):
+                raise self._kill_for_violation(f"wrote {excess} to its folder")
 
     def _kill_for_violation(self, reason: str) -> errors.ChildCrashed:
         """Kill the process because it broke the protocol; return the error to raise."""

@@ -96,7 +96,7 @@ def check_program(tir: str) -> None:
         if len(graph.of_kind("tirx.PrimFunc")) != 1:
             raise ValueError("the program is not a module with one function")
     except (LookupError, TypeError, ValueError, RecursionError) as error:
-        raise Unschedulable(f"a stored program is refused: {_describe_error(error)}", hint=HINT) from None
+        raise Unschedulable(f"a stored program is refused: {describe_refusal(error)}", hint=HINT) from None
 
 
 def check_network(text: str) -> None:
@@ -107,7 +107,7 @@ def check_network(text: str) -> None:
             _check_tensor(constant)
     except (LookupError, TypeError, ValueError, RecursionError, struct.error) as error:
         hint = "leave out calls of packed and external functions   (docs/torch.md)"
-        raise InvalidModel(f"the module of TVM is refused: {_describe_error(error)}", hint=hint) from None
+        raise InvalidModel(f"the module of TVM is refused: {describe_refusal(error)}", hint=hint) from None
 
 
 def read_trace(trace: str) -> Any:
@@ -140,10 +140,11 @@ def check_trace(steps: Any, decisions: Any = ()) -> None:
                 raise ValueError("a decision names an instruction that does not exist")
             _check_literals(decision, _NO_TEXT)
     except (LookupError, TypeError, ValueError, RecursionError) as error:
-        raise TraceRefused(f"a trace is refused: {_describe_error(error)}", hint=HINT) from None
+        raise TraceRefused(f"a trace is refused: {describe_refusal(error)}", hint=HINT) from None
 
 
-def _describe_error(error: Exception) -> str:
+def describe_refusal(error: Exception) -> str:
+    """Return one printable sentence about a text that is refused."""
     if isinstance(error, RecursionError):
         return "the text is nested too deeply"
     words = str(error)[:200] if isinstance(error, ValueError) else "the text has another form than TVM writes"

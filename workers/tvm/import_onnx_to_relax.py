@@ -17,9 +17,11 @@ from mallorn.core.errors import InvalidModel
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import TensorSpec
 from mallorn.graphc.export import compile_network as stock
+from mallorn.graphc.onnx.bound_indices import bound_indices
 from mallorn.graphc.onnx.relax_modules import load_module, module_text
 from mallorn.graphc.ranges import dispatch_by_shape, generalize_two_lengths
 from mallorn.workers.interfaces.model_compiler import Shapes
+from mallorn.workers.tvm.buffer_bounds import check_functions
 from mallorn.workers.tvm.check_onnx_model import (
     LIST,
     describe_tvm_error,
@@ -91,7 +93,8 @@ def load_network(path: str | Path, input_shapes: Shapes | None = None, target: A
                 refuse_string_inputs(simple.graph)
                 mod = stock.convert_to_relax(simple, shapes, target)
             else:
-                mod = load_module(model, shapes)
+                mod = bound_indices(load_module(model, shapes))
+                check_functions(mod)
     except _REFUSALS as error:
         hint = f"pip install onnxsim && python -m onnxsim MODEL OUT   (then tune OUT)   {LIST}"
         if shapes:

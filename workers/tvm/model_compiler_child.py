@@ -1,5 +1,7 @@
 """Main module of the child process that imports and compiles models and reads schedules."""
 
+import os
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +22,8 @@ from mallorn.workers.interfaces.model_compiler import (
     Shapes,
     Signature,
 )
+from mallorn.workers.sandbox.sandbox import OFF
+from mallorn.workers.subprocesses.child_main import REACHED_VARIABLE
 from mallorn.workers.subprocesses.serve_calls import serve
 from mallorn.workers.subprocesses.typed_method import collect_handlers
 from mallorn.workers.tvm.check_dataset import next_rows, open_dataset
@@ -33,6 +37,7 @@ from mallorn.workers.tvm.extract_tasks_of_range import extract_range
 from mallorn.workers.tvm.graph_recipes import step_json
 from mallorn.workers.tvm.import_onnx_to_relax import load_network
 from mallorn.workers.tvm.parsed_program_cache import parse_module, parse_tvm_target
+from mallorn.workers.tvm.program_evaluator import ProgramEvaluator, redirect_folding
 from mallorn.workers.tvm.reference_outputs import build_whole_program, write_reference
 from mallorn.workers.tvm.remaining_copies import count_remaining_copies
 from mallorn.workers.tvm.restore_records import read_metaschedule_log, read_schedule_directory
@@ -124,9 +129,13 @@ ANSWERS: Final = (
     ModelCompiler.next_rows.make_handler(next_rows),
     ModelCompiler.scripts.make_handler(scripts),
     ModelCompiler.build_whole_program.make_handler(build_whole_program),
-    ModelCompiler.write_reference.make_handler(write_reference),
     ModelCompiler.compare_outputs.make_handler(compare_outputs),
 )
 
 if __name__ == "__main__":
-    serve(refuse_if_code_changed(collect_handlers(ModelCompiler, *ANSWERS)))
+    evaluator = ProgramEvaluator(os.environ.get(REACHED_VARIABLE, OFF))
+    redirect_folding(evaluator)
+    reference = ModelCompiler.write_reference.make_handler(partial(write_reference, run=evaluator.run))
+    handlers = collect_handlers(ModelCompiler, *ANSWERS, reference)
+    # No process runs programs of two calls, which may be of two models.
+    serve(refuse_if_code_changed({name: evaluator(answer) for name, answer in handlers.items()}))

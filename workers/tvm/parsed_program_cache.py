@@ -9,11 +9,12 @@ import tvm
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Schedule, Trace
 
-from mallorn.core.errors import InvalidRequest
+from mallorn.core.errors import InvalidRequest, Unschedulable
 from mallorn.graphc.core.vector_lanes import lanes_of
 from mallorn.graphc.quant.dot_product_function import PAIRS
 from mallorn.workers.tvm import cuda_rules
-from mallorn.workers.tvm.allowed_programs import check_program, read_trace
+from mallorn.workers.tvm.allowed_programs import HINT, check_program, describe_refusal, read_trace
+from mallorn.workers.tvm.buffer_bounds import check_bounds
 from mallorn.workers.tvm.tensor_intrinsics import load_intrinsics, load_intrinsics_of
 
 # Another space generator, or another version of our use of it, makes different sketches.
@@ -48,9 +49,15 @@ def vector_lanes(target: str) -> int:
 
 @lru_cache(maxsize=64)
 def parse_module(tir: str) -> Any:
-    """Load a module from `tvm.ir.save_json`. Raises Unschedulable if it is not allowed."""
+    """Load a module from `tvm.ir.save_json`. Raises Unschedulable if it is not allowed, or may
+    leave its buffers."""
     check_program(tir)
-    return tvm.ir.load_json(tir)
+    mod = tvm.ir.load_json(tir)
+    try:
+        check_bounds(mod)
+    except (ValueError, RecursionError) as error:
+        raise Unschedulable(f"a stored program is refused: {describe_refusal(error)}", hint=HINT) from None
+    return mod
 
 
 @lru_cache(maxsize=64)

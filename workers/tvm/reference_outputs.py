@@ -11,11 +11,9 @@ rounding errors. Sums of positive terms, and outputs of few elements, can have l
 errors, so a small program is also run in float16.
 """
 
-import tempfile
 from collections.abc import Sequence
 from functools import partial
 from math import isfinite, prod, sqrt
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -37,6 +35,7 @@ from mallorn.workers.tvm.compile_cuda import collect_device_code
 from mallorn.workers.tvm.linker import link_shared
 from mallorn.workers.tvm.parsed_program_cache import parse_module
 from mallorn.workers.tvm.program_blocks import blocks_of, tensor_args
+from mallorn.workers.tvm.program_evaluator import RunProgram, run_here
 from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
 from mallorn.workers.tvm.tuning_database import apply_trace
 
@@ -62,7 +61,7 @@ _DELICATE = frozenset({"tirx.sqrt", "tirx.rsqrt", "tirx.log", "tirx.log2", "tirx
 _ROUNDING = frozenset({"tirx.nearbyint", "tirx.round"})
 _POISON = 0x7F  # in all bytes of integers
 # A higher opt-level compiles three times as long, and scalar loops run no faster.
-_HOST = '{"kind":"llvm","num-cores":1,"opt-level":1}'
+HOST: Final = '{"kind":"llvm","num-cores":1,"opt-level":1}'
 
 
 def replace_special_instructions(mod: Any) -> Any:
@@ -82,12 +81,22 @@ def replace_special_instructions(mod: Any) -> Any:
 
 
 def build_whole_program(tir: str, trace: str, target: str, out_so: str) -> None:
-    _build(apply_trace(parse_module(tir), trace).mod, target, out_so)
+    tvm_target = as_tvm_target(target)
+    with collect_device_code(tvm_target):
+        library = tvm.tirx.build(apply_trace(parse_module(tir), trace).mod, target=tvm_target)
+    library.export_library(out_so, fcompile=link_shared)
 
 
-def write_reference(tir: str, args: Arguments, seed: int, inputs_npz: str, expected_npz: str) -> Reference:
-    """Run the unscheduled program on random arguments; write arguments and results to the
-    two files, as arrays `arg_<index>`. Return how candidates' outputs are to be compared.
+def write_reference(
+    tir: str,
+    args: Arguments,
+    seed: int,
+    inputs_npz: str,
+    expected_npz: str,
+    run: RunProgram = run_here,
+) -> Reference:
+    """Have `run` run the unscheduled program on random arguments; write arguments and results
+    to the two files, as arrays `arg_<index>`. Return how candidates' outputs are to be compared.
 
     Before the run, outputs hold NaN or large integers, unless the program reads them. A
     float16 program is computed in float32, and its results are rounded to float16.
@@ -104,40 +113,28 @@ def write_reference(tir: str, args: Arguments, seed: int, inputs_npz: str, expec
         elif array.dtype.kind != "b":
             poisoned[index] = np.full_like(array, np.nan)
     wide = None if rounds_to_integers(mod) else widen_float16(tir)
-    results = _run(mod if wide is None else wide, poisoned)
+    results = _run(mod if wide is None else wide, poisoned, run)
     if any(np.isnan(results[index]).any() for index in args.outputs):
-        poisoned, results = arrays, _run(mod if wide is None else wide, arrays)
+        poisoned, results = arrays, _run(mod if wide is None else wide, arrays, run)
     save_arrays(inputs_npz, _named(poisoned))
     save_arrays(expected_npz, _named(results))
     float16_error = 0.0
     if wide is not None:
         float16_error = rounding_error(mod)
         if sum(prod(block.extents) for block in blocks_of(mod)) <= _SMALL:
-            narrow = _run(mod, poisoned)
+            narrow = _run(mod, poisoned, run)
             errors = [relative_error(narrow[index], results[index]) for index in args.outputs]
             float16_error += _OWN_ERRORS * max(filter(isfinite, errors), default=0.0)
     return Reference(list(args.outputs), reduction_length(mod), rounds_to_integers(mod), float16_error)
 
 
-def _run(mod: Any, arrays: list[Array]) -> list[Array]:
+def _run(mod: Any, arrays: list[Array], run: RunProgram) -> list[Array]:
     """Run a program on this host. Arrays are converted to its data types and back."""
     dtypes = [np.dtype(dtype_of(dtype)) for _, dtype, _ in tensor_args(mod)]
     inputs = [array.astype(dtype, copy=False) for array, dtype in zip(arrays, dtypes, strict=True)]
-    # A new path each time: for a known path the loader returns the library that it has loaded.
-    with tempfile.TemporaryDirectory() as scratch:
-        results = call(
-            _build(parallelize(replace_special_instructions(mod)), _HOST, str(Path(scratch, "reference.so"))),
-            inputs,
-        )
+    results = run(parallelize(replace_special_instructions(mod)), as_tvm_target(HOST), inputs)
     with np.errstate(over="ignore"):
         return [result.astype(array.dtype, copy=False) for result, array in zip(results, arrays, strict=True)]
-
-
-def call(library: str, arrays: list[Array]) -> list[Array]:
-    """Call a library's `main` on this host; return all of its arguments after the call."""
-    tensors = [tvm.runtime.tensor(array) for array in arrays]
-    tvm.runtime.load_module(library)["main"](*tensors)
-    return [tensor.numpy() for tensor in tensors]
 
 
 def random_arguments(mod: Any, args: Arguments, seed: int) -> list[Array]:
@@ -161,14 +158,6 @@ def reduction_length(mod: Any) -> int:
 
 def rounds_to_integers(mod: Any) -> bool:
     return any(block.calls & _ROUNDING for block in blocks_of(mod))
-
-
-def _build(mod: Any, target: str, out_so: str) -> str:
-    tvm_target = as_tvm_target(target)
-    with collect_device_code(tvm_target):
-        library = tvm.tirx.build(mod, target=tvm_target)
-    library.export_library(out_so, fcompile=link_shared)
-    return out_so
 
 
 def _named(arrays: list[Array]) -> dict[str, Array]:

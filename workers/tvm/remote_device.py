@@ -26,7 +26,12 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.workers.device.device_class import DeviceClass, Identity, endpoint_of
 from mallorn.workers.device.rpc_handshake import DEATH_NOTICE, NO_SESSION, UNHEARD
-from mallorn.workers.device.session_gateway import GATEWAY_VARIABLE, GatewayClient
+from mallorn.workers.device.session_gateway import (
+    GATEWAY_VARIABLE,
+    GatewayClient,
+    OpenSession,
+    keep_descriptor_zero,
+)
 from mallorn.workers.device.slice_timing_result import SliceTimes
 from mallorn.workers.device.tracker_client import Address, tracker_key
 from mallorn.workers.host.load_meter import Load
@@ -222,7 +227,8 @@ class RemoteDevice:
     def close(self) -> None:
         self._args.clear()
         self._functions.clear()
-        del self.session
+        del self.session, self.device  # the device refers to the session, too
+        keep_descriptor_zero()
 
     def _empty(self, shape: Sequence[int], dtype: str) -> Tensor:
         return empty(tuple(shape), dtype, self.device)
@@ -340,22 +346,30 @@ def connect(tracker: Address, key: str, wait_sec: float, like: DeviceClass | Non
     while True:
         session_offer = _gateway().open_session(tracker, key, max(0.0, deadline_sec - time.monotonic()), like)
         try:
-            session = rpc.connect("127.0.0.1", session_offer.port, session_offer.ticket)
-            if session_offer.keys:
-                challenge = secrets.token_hex(16)
-                proof = str(session.get_function("mallorn.prove")(challenge))
-                if not any(own.is_valid_signature(proof, "device", challenge) for own in session_offer.keys):
-                    raise Unavailable(
-                        "the process that answers at the device's address does not have our fleet's key",
-                        hint=HINT,
-                    )
-            return session
+            return _open(session_offer)
         except _BROKEN as error:
-            _, marker, reason = str(error).partition(NO_SESSION)
-            if marker or time.monotonic() > deadline_sec:
-                raise _device_lost_error(reason.strip() or str(error)) from None
-            log.warning("a device did not open a session: %s", error)
-            time.sleep(0.1)
+            text = str(error)
+        keep_descriptor_zero(has_no_session=True)
+        _, marker, reason = text.partition(NO_SESSION)
+        if marker or time.monotonic() > deadline_sec:
+            raise _device_lost_error(reason.strip() or text)
+        log.warning("a device did not open a session: %s", text)
+        time.sleep(0.1)
+
+
+def _open(session_offer: OpenSession) -> rpc.RPCSession:
+    """Open a session and check that its device has the fleet's key. Raises Unavailable if it
+    has not, RuntimeError or AttributeError if the session breaks."""
+    session = rpc.connect("127.0.0.1", session_offer.port, session_offer.ticket)
+    if session_offer.keys:
+        challenge = secrets.token_hex(16)
+        proof = str(session.get_function("mallorn.prove")(challenge))
+        if not any(own.is_valid_signature(proof, "device", challenge) for own in session_offer.keys):
+            raise Unavailable(
+                "the process that answers at the device's address does not have our fleet's key",
+                hint=HINT,
+            )
+    return session
 
 
 @lru_cache

@@ -257,6 +257,7 @@ def _device(tracker: str, target: str, wait_sec: float = DEVICE_WAIT_SEC) -> "Re
     from mallorn.workers.tvm.remote_device import RemoteDevice
 
     if (tracker, target) not in _devices:
+        release_devices()  # a sandboxed process can use one session at a time
         like = _classes.get((tracker, target))
         _devices[tracker, target] = RemoteDevice(host_and_port(tracker), Target(target), wait_sec, like)
     return _devices[tracker, target]

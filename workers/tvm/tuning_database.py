@@ -19,7 +19,8 @@ from mallorn.core.errors import InvalidRequest, MallornError, NotFound, Unschedu
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, RECORDS, WORKLOADS, read_manifest
 from mallorn.workers.interfaces.model_compiler import BadLine, Skipped, Tuned
-from mallorn.workers.tvm.allowed_programs import TraceRefused, check_program, check_trace
+from mallorn.workers.tvm.allowed_programs import TraceRefused, check_trace
+from mallorn.workers.tvm.buffer_bounds import check_schedule
 from mallorn.workers.tvm.parsed_program_cache import parse_module
 from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
 from mallorn.workers.tvm.tensor_intrinsics import load_intrinsics_of
@@ -88,6 +89,7 @@ def apply_trace(mod: Any, trace: str | list[Any]) -> Any:
     load_intrinsics_of(str(value))
     schedule = Schedule(mod, seed=1, debug_mask="none", error_render_level="none")
     Trace.apply_json_to_schedule(value, schedule)
+    check_schedule(schedule.mod)
     return schedule
 
 
@@ -153,9 +155,7 @@ def program(line: list[Any]) -> Any:
     """Return the program in a workload file's line. Raises Unschedulable if not allowed."""
     # TVM's own reader would refuse files from a platform whose structural hash differs.
     # The first eight bytes are the length of the text.
-    text = base64.b64decode(line[1], validate=True)[8:].decode()
-    check_program(text)
-    return tvm.ir.load_json(text)
+    return parse_module(base64.b64decode(line[1], validate=True)[8:].decode())
 
 
 def _essential_attributes(tvm_target: Any, text: str) -> dict[str, object]:

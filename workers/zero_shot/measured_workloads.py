@@ -41,7 +41,7 @@ class SameWorkload(AnswerSource):
             yield _answer(
                 session, trial, f"among the fastest that were timed {conditions}", Confidence.LIKELY
             )
-        for similar_id, similar in similar_targets(session, question):
+        for similar_id, similar in similar_targets(session, question, [workload_id]):
             for trial, conditions in rank_trials_by_context(session, question, workload_id, similar_id):
                 because = f"among the fastest on {describe_target(similar)}, timed {conditions}"
                 yield _answer(session, trial, because, Confidence.LIKELY, is_timed_here=False)
@@ -86,11 +86,13 @@ def rank_trials_by_context(
                     yield rows[context.id][rank], conditions
 
 
-def similar_targets(session: Session, question: ZeroShotQuery) -> Sequence[tuple[int, Target]]:
-    """Return the other targets with as many cores and equally wide vectors, to which the
-    same tilings are suited; the nearest first."""
+def similar_targets(
+    session: Session, question: ZeroShotQuery, workload_ids: Sequence[int]
+) -> Sequence[tuple[int, Target]]:
+    """Return the other targets on which a workload was measured, with as many cores and equally
+    wide vectors, to which the same tilings are suited; the nearest first."""
     similar = []
-    for row in Targets(session).list():
+    for row in Targets(session).list_measured(workload_ids):
         target = Target(row.text)
         gap = None if row.id == question.job.target_id else distance(question.target, target)
         if gap is not None and gap.has_same_tile_sizes:
@@ -125,9 +127,10 @@ class SimilarWorkload(AnswerSource):
         distances = [(doublings_between(workload, item), item) for item in related if item.id != workload.id]
         nearest = sorted(distances, key=lambda pair: (pair[0], pair[1].id))[:NEIGHBOURS]
         neighbours = [pair for pair in nearest if pair[0] <= CLOSE]
+        similar = similar_targets(session, question, [neighbour.id for _, neighbour in neighbours])
         targets = [
             (question.job.target_id, ""),
-            *((id_, f" on {describe_target(target)}") for id_, target in similar_targets(session, question)),
+            *((id_, f" on {describe_target(target)}") for id_, target in similar),
         ]
         context_id = question.job.context_id
         for (target_id, words), (doublings, neighbour) in product(targets, neighbours):

@@ -39,6 +39,13 @@ class WorkerState(StrEnum):
 AT_WORK: Final = WorkerState.BUSY, WorkerState.IDLE
 
 
+class DisturbedInterval(Value):
+    """Seconds since the epoch, by the clock of a device's host."""
+
+    since: Annotated[float, Field(description="Start.")]
+    until: Annotated[float, Field(description="End.")]
+
+
 class DeviceInfo(Value):
     """What a device reported about itself and its host."""
 
@@ -62,6 +69,10 @@ class DeviceInfo(Value):
         str, Field(description="Sandbox of measured code: `full`, `off`, or what is missing.")
     ] = ""
     lock_file: Annotated[str, Field(description=LOCKS)] = ""
+    disturbed: Annotated[
+        DisturbedInterval | None,
+        Field(description="When a program last changed its CPUs, its priority or its host's class."),
+    ] = None
     busy: bool = False
     stopped: bool = False
 

@@ -1,6 +1,7 @@
-"""Browser sessions: signing in with an API key sets an HttpOnly cookie."""
+"""Browser sessions: signing in with an API key sets an HttpOnly cookie, bound to the page's secret."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote, unquote
@@ -9,15 +10,18 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
-from mallorn.core.api_keys import Scope, hash_secret
-from mallorn.core.errors import MallornError, Unauthorized
+from mallorn.core.api_keys import Scope, hash_page_secret, hash_secret
+from mallorn.core.errors import InvalidRequest, MallornError, Unauthorized
 from mallorn.core.values.access_control import Session
 from mallorn.db.repositories.access_control import SignIns
+from mallorn.db.tables import SessionRow
+from mallorn.services.coordinator.audit_log import add_to_audit_entry
 from mallorn.services.coordinator.sign_in.oidc_provider import ProviderDep
 from mallorn.services.coordinator.web.app_context import PartsDep, get_parts
 from mallorn.services.coordinator.web.authenticator import Caller, required_scopes_extra
 from mallorn.services.coordinator.web.caller_dependencies import (
     COOKIE,
+    PAGE_HEADER,
     CallerDep,
     cookie_name,
     read_credentials,
@@ -30,6 +34,7 @@ open_router = APIRouter(prefix="/session", tags=["session"])
 REFUSED_COOKIE: Final = "mallorn_refused"
 TOLD_SEC: Final = 60
 MOST_CHARS: Final = 500
+LEAST_CHARS: Final = 32
 
 
 class OnThePage(APIRoute):
@@ -81,7 +86,7 @@ def set_cookie(
 def show_session(request: Request, parts: PartsDep, provider: ProviderDep) -> Session:
     """Show who this browser is signed in as, and whether this service requires API keys."""
     try:
-        caller = parts.door.authenticate(None, *read_credentials(request)[1:])
+        caller = parts.door.authenticate(replace(read_credentials(request), key=None))
     except Unauthorized as error:
         name = provider.name if provider else None
         reason = (
@@ -95,13 +100,27 @@ def show_session(request: Request, parts: PartsDep, provider: ProviderDep) -> Se
 
 @router.post("", status_code=HTTPStatus.CREATED, openapi_extra=required_scopes_extra(*Scope))
 def sign_in(request: Request, response: Response, parts: PartsDep, caller: CallerDep) -> Session:
-    """Sign this browser in with the request's API key; the cookie is valid for 12 hours."""
-    key, *_ = read_credentials(request)
-    if key is None or not parts.door.needs_credentials():
+    """Sign this browser in with the request's API key, for 12 hours.
+
+    The cookie counts only with this request's X-Mallorn-Session, a random text of the page.
+    """
+    credentials = read_credentials(request)
+    if credentials.key is None or not parts.door.needs_credentials():
         return _session(caller, parts.door.needs_credentials())
+    secret = credentials.page_secret or ""
+    if len(secret) < LEAST_CHARS:
+        message = f"the header {PAGE_HEADER} needs a random secret of {LEAST_CHARS} characters or more"
+        raise InvalidRequest(message, hint="reload the page   (programs: send the key with each request)")
+    row = SessionRow(
+        owner=caller.owner,
+        scopes=list(caller.scopes),
+        page_digest=hash_page_secret(secret),
+        key_id=caller.key_id or None,
+        key_digest=hash_secret(credentials.key),
+    )
     with parts.database.transaction() as session:
-        digest = hash_secret(key)
-        cookie = SignIns(session).create(caller.owner, caller.scopes, SIGNED_IN_SEC, digest)
+        cookie = SignIns(session).create_session(row, SIGNED_IN_SEC)
+    add_to_audit_entry(request, caller.owner, "began a browser session")
     set_session_cookie(request, response, cookie)
     return _session(caller, True)
 
@@ -109,9 +128,11 @@ def sign_in(request: Request, response: Response, parts: PartsDep, caller: Calle
 @open_router.delete("", status_code=HTTPStatus.NO_CONTENT)
 def sign_out(request: Request, response: Response, parts: PartsDep) -> None:
     """Sign this browser out; its session cookie becomes invalid."""
-    if cookie := read_credentials(request)[1]:
+    if cookie := read_credentials(request).cookie:
         with parts.database.transaction() as session:
-            SignIns(session).end(cookie)
+            owner = SignIns(session).end_session(cookie)
+        if owner is not None:
+            add_to_audit_entry(request, owner, "ended a browser session")
     response.delete_cookie(cookie_name(request, COOKIE), httponly=True, samesite="strict")
 
 

@@ -3,21 +3,27 @@
 `mallorn login` listens on loopback and sends the browser here with its port and the digest
 of a secret. The signed-in user confirms on a page, which sends the browser to that port
 with a code; code and secret together are exchanged for an API key (RFC 8252).
+
+The web page starts a sign-in with a random text, and finds another behind the `#` of the
+address to which it returns. Both form the secret that it sends with the cookie (ADR 0100).
 """
 
 import html
+import re
 from http import HTTPStatus
 from typing import Annotated, Final
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
 
-from mallorn.core.api_keys import Scope, hash_secret, new_secret
-from mallorn.core.errors import NotFound
+from mallorn.core.api_keys import Purpose, Scope, hash_for, hash_secret, new_secret
+from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.values.access_control import NewApiKey
 from mallorn.core.version import API
 from mallorn.db.repositories.access_control import ApiKeys, Owners, SignIns
+from mallorn.db.tables import LoginCode, SessionRow
+from mallorn.services.coordinator.audit_log import add_key_to_audit_entry, add_to_audit_entry
 from mallorn.services.coordinator.sign_in.browser_sessions import (
     SIGNED_IN_SEC,
     OnThePage,
@@ -27,25 +33,33 @@ from mallorn.services.coordinator.sign_in.browser_sessions import (
 )
 from mallorn.services.coordinator.sign_in.oidc_provider import Provider, ProviderDep, SignInRefused
 from mallorn.services.coordinator.web.app_context import PartsDep
-from mallorn.services.coordinator.web.authenticator import READMIT_HINT, required_scopes_extra
-from mallorn.services.coordinator.web.caller_dependencies import CallerDep, cookie_name
+from mallorn.services.coordinator.web.authenticator import READMIT_HINT
+from mallorn.services.coordinator.web.caller_dependencies import cookie_name
 
 #: Cookie with the secrets of a sign-in while the browser is at the provider.
 COOKIE: Final = "mallorn_oidc"
 AWAY_SEC: Final = 600
-KEPT: Final = ("state", "nonce", "verifier")
+SECRETS: Final = ("state", "nonce", "verifier")
+#: Value of that cookie: the secrets, then the digest of the page's text or what `mallorn login` sent.
+KEPT: Final = re.compile(
+    r"(?P<state>[\w-]+)\.(?P<nonce>[\w-]+)\.(?P<verifier>[\w-]+)\."
+    r"(?:(?P<page>[0-9a-f]{64})|(?P<port>[0-9]{4,5})\.(?P<challenge>[0-9a-f]{64})\.(?P<name>[A-Za-z0-9-]{1,100}))",
+    re.ASCII,
+)
 REDIRECT: Final = HTTPStatus.SEE_OTHER
-CODE_SEC: Final = 60.0
+CODE_SEC: Final = 300.0  # includes the time in which the user confirms
 KEY_DAYS: Final = 90.0  # the provider may sign the user in for less long
 CONSENT: Final = """<!doctype html><html lang="en"><title>Mallorn</title>
 <p>The command line of {name} asks for a key to this service as {owner}.
 Continue only if you just typed <code>mallorn login</code>.</p>
-<form method="post" action="{action}"><button>Give it a key</button></form></html>"""
+<form action="http://127.0.0.1:{port}/"><input type="hidden" name="code" value="{code}">
+<button>Give it a key</button></form></html>"""
 NAME: Final = "^[A-Za-z0-9-]{1,100}$"
 PORT_QUERY: Final = Query(ge=1024, le=65535, description="Port of `mallorn login` on loopback.")
 CHALLENGE_QUERY: Final = Query(
     pattern="^[0-9a-f]{64}$", description="SHA-256 of a secret of `mallorn login`, in hex."
 )
+PAGE_QUERY: Final = Query(pattern="^[A-Za-z0-9_-]{32,200}$", description="Random text of the web page.")
 
 
 def _open_provider(request: Request, provider: ProviderDep) -> Provider:
@@ -68,13 +82,20 @@ def redirect_to_provider(
     port: Annotated[int | None, PORT_QUERY] = None,
     challenge: Annotated[str | None, CHALLENGE_QUERY] = None,
     name: Annotated[str | None, Query(pattern=NAME, description="User and host that ask.")] = None,
+    page: Annotated[str | None, PAGE_QUERY] = None,
 ) -> RedirectResponse:
     """Redirect to the identity provider, which redirects to `/session/oidc/callback`.
 
-    `mallorn login` sends `port`, `challenge` and `name`, and gets a key in the end.
+    `mallorn login` sends `port`, `challenge` and `name`, and gets a key in the end; the web
+    page sends `page`.
     """
-    secrets = {name: new_secret() for name in KEPT}
-    asking = (str(port), challenge, name) if port and challenge and name else ()
+    if port and challenge and name:
+        asking: tuple[str, ...] = (str(port), challenge, name)
+    elif page:
+        asking = (hash_for(Purpose.PAGE, page),)
+    else:
+        raise InvalidRequest("only the web page or `mallorn login` begins a sign-in", hint="open the page")
+    secrets = {name: new_secret() for name in SECRETS}
     response = RedirectResponse(provider.login_url(_callback_url(request), **secrets), REDIRECT)
     # Secrets contain no dot and no character that a cookie must escape.
     # Lax: the browser returns by a navigation that another site started.
@@ -96,72 +117,71 @@ def complete_sign_in(
 
     After `mallorn login`, ask on a page of its own whether it gets a key.
     """
-    # The secrets that the browser left with; empty if its cookie is missing or malformed.
-    values = request.cookies.get(cookie_name(request, COOKIE), "").split(".")
-    asking = dict(zip(("port", "challenge", "name"), values[len(KEPT) :], strict=False))
-    is_whole = len(values) >= len(KEPT) and all(values)
-    secrets = dict(zip(KEPT, values, strict=False)) if is_whole else {}
-    if not secrets or secrets["state"] != state:
+    # What the browser left with; None if its cookie is missing or malformed.
+    cookie_values = KEPT.fullmatch(request.cookies.get(cookie_name(request, COOKIE), ""))
+    if cookie_values is None or cookie_values["state"] != state:
         raise SignInRefused(
             "this sign-in was started in another browser, or too long ago", hint="sign in again"
         )
     if error or not code:
         reason = error[:200] or "the answer has no authorization code"
         raise SignInRefused(f"{provider.name} did not sign you in: {reason}", hint="sign in again")
-    nonce, verifier = secrets["nonce"], secrets["verifier"]
+    nonce, verifier = cookie_values["nonce"], cookie_values["verifier"]
     owner, scopes = provider.exchange_code_for_owner(code, _callback_url(request), nonce, verifier)
+    response: Response
     with parts.database.transaction() as session:
         if Owners(session).is_banned(owner):
+            if Owners(session).is_known(owner):  # else erased: nothing may store the name again
+                add_to_audit_entry(request, owner, f"is banned; {provider.name} vouched for the owner")
             raise SignInRefused(f"{owner} is banned from this service", hint=READMIT_HINT)
-        cookie = SignIns(session).create(owner, scopes, SIGNED_IN_SEC)
-    response: Response = RedirectResponse(web_page_url(request), REDIRECT)
-    if asking:
-        name = asking.pop("name", "")
-        action = f"{_callback_url(request).removesuffix('callback')}code?{urlencode(asking)}"
-        words = {"name": name, "owner": owner, "action": action}
-        page = CONSENT.format_map({word: html.escape(text) for word, text in words.items()})
-        # The form needs an Origin header, which `no-referrer` would empty.
-        response = HTMLResponse(page, headers={"Referrer-Policy": "same-origin"})
+        if cookie_values["page"]:
+            claim = new_secret()
+            page_digest = hash_for(Purpose.PAGE_SECRET, cookie_values["page"], claim)
+            row = SessionRow(owner=owner, scopes=list(scopes), page_digest=page_digest)
+            cookie = SignIns(session).create_session(row, SIGNED_IN_SEC)
+            response = RedirectResponse(f"{web_page_url(request)}#session={claim}", REDIRECT)
+            set_session_cookie(request, response, cookie)
+            add_to_audit_entry(request, owner, f"began a browser session by {provider.name}")
+        else:
+            own_code = SignIns(session).create_code(
+                LoginCode(owner=owner, scopes=list(scopes)), CODE_SEC, cookie_values["challenge"]
+            )
+            words = {
+                "name": cookie_values["name"],
+                "owner": owner,
+                "port": cookie_values["port"],
+                "code": own_code,
+            }
+            page = CONSENT.format_map({word: html.escape(text) for word, text in words.items()})
+            response = HTMLResponse(page)
+            add_to_audit_entry(request, owner, "got a code for mallorn login")
     response.delete_cookie(cookie_name(request, COOKIE), httponly=True, samesite="lax")
-    set_session_cookie(request, response, cookie)
     return response
 
 
-@router.post(
-    "/code",
-    status_code=REDIRECT,
-    response_class=RedirectResponse,
-    openapi_extra=required_scopes_extra(*Scope),
-)
-def send_code(
-    parts: PartsDep,
-    caller: CallerDep,
-    port: Annotated[int, PORT_QUERY],
-    challenge: Annotated[str, CHALLENGE_QUERY],
-) -> RedirectResponse:
-    """Send the browser to `mallorn login` with a code, which is valid once and for a minute."""
-    with parts.database.transaction() as session:
-        code = SignIns(session).create(caller.owner, caller.scopes, CODE_SEC, challenge)
-    return RedirectResponse(f"http://127.0.0.1:{port}/?code={code}", REDIRECT)
+class CodeIn(BaseModel):
+    """A code of `mallorn login`, and what proves that it is the caller's."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    code: Annotated[str, Field(max_length=100, description="The code that the browser brought.")]
+    verifier: Annotated[str, Field(max_length=100, description="The secret of which a digest was sent.")]
+    name: Annotated[str, Field(pattern=NAME, description="Name of the key.")]
 
 
 @router.post("/key", status_code=HTTPStatus.CREATED, dependencies=[Depends(_open_provider)])
-def exchange_code(
-    parts: PartsDep,
-    code: Annotated[str, Query(max_length=100, description="The code that the browser brought.")],
-    verifier: Annotated[str, Query(max_length=100, description="The secret of which a digest was sent.")],
-    name: Annotated[str, Query(pattern=NAME, description="Name of the key.")],
-) -> NewApiKey:
-    """Exchange a code for an API key with the scopes of the sign-in, valid for 90 days.
-
-    There is no body, which would be read only from callers with a key.
-    """
+def exchange_code(parts: PartsDep, request: Request, body: CodeIn | None = None) -> NewApiKey:
+    """Exchange a code, once, for an API key with the scopes of the sign-in, valid for 90 days."""
+    if body is None:
+        message = "this service takes the code in the request's body, not in its address"
+        raise InvalidRequest(message, hint="install its version of mallorn, then: mallorn login URL")
     with parts.database.transaction() as session:
-        sign_in = SignIns(session).find_by_cookie(code)
-        if sign_in is None or sign_in.key_digest != hash_secret(verifier):
+        grant = SignIns(session).end_code(body.code, hash_secret(body.verifier))
+        if grant is None:
             raise SignInRefused("this code is unknown or too old", hint="mallorn login URL")
-        SignIns(session).end(code)
-        return ApiKeys(session).create(sign_in.owner, name, sign_in.scopes, KEY_DAYS)
+        key = ApiKeys(session).create(grant.owner, body.name, tuple(map(Scope, grant.scopes)), KEY_DAYS)
+    add_key_to_audit_entry(request, key)
+    return key
 
 
 def _callback_url(request: Request) -> str:

@@ -87,7 +87,8 @@ class AppContext:
         patient = Database(settings.database_url, answer_sec=PATIENT_SEC)
         store, waker = Store(settings.artifacts), Waker(settings.redis_url)
         door, rates = Authenticator(settings, database), RateLimit(settings.quota_requests)
-        arriving, stopping = ArrivingBytes(settings.quota_model_bytes), Event()
+        arriving = ArrivingBytes(settings.quota_model_bytes, settings.quota_uploads)
+        stopping = Event()
         pulse = EventPoller(database, stopping)
         return cls(
             settings, database, patient, store, waker, door, rates, arriving, FewAtOnce(), pulse, stopping

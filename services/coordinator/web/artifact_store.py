@@ -4,6 +4,7 @@ import hashlib
 import posixpath
 import time
 import zipfile
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Final, Self
@@ -37,9 +38,9 @@ class Store:
             if fs.modified(path).timestamp() < time.time() - LONGEST_UPLOAD_SEC:
                 fs.rm_file(path)
 
-    def scripts(self, workload_key: str, trace: str) -> ScheduleScripts | None:
+    def scripts(self, owner: str, workload_key: str, trace: str) -> ScheduleScripts | None:
         """Return a schedule's programs as TVMScript; None if they are not stored."""
-        fs, path = open_store(scripts_uri(self._url, workload_key, trace))
+        fs, path = open_store(scripts_uri(self._url, owner, workload_key, trace))
         if not fs.exists(path):
             return None
         try:
@@ -47,14 +48,15 @@ class Store:
         except ValueError:  # a killed finish wrote a part of it; the next one rewrites it
             return None
 
-    def part_sizes(self, uri: str) -> dict[int, int]:
-        """Return sizes of parts below a URI by index, or by position if it is a pattern."""
+    def part_sizes(self, uri: str) -> defaultdict[str, dict[int, int]]:
+        """Return sizes of parts by their folder and index; `uri` is a folder or a pattern."""
         fs, folder = open_store(uri)
+        sizes: defaultdict[str, dict[int, int]] = defaultdict(dict)
         with convert_store_errors(folder):
-            sizes = {path: int(info["size"]) for path, info in fs.glob(f"{folder}/*", detail=True).items()}
-        if "*" in uri:
-            return dict(enumerate(sizes.values()))
-        return {int(posixpath.basename(path)): size_bytes for path, size_bytes in sizes.items()}
+            for path, info in fs.glob(f"{folder}/*", detail=True).items():
+                parent, index = posixpath.split(path)
+                sizes[posixpath.basename(parent)][int(index)] = int(info["size"])
+        return sizes
 
     def has_model(self, model_id: str) -> bool:
         """Return whether the bytes of a model are stored."""

@@ -19,8 +19,8 @@ from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from sqlalchemy.orm import Session
 
-from mallorn.core.address_checks import peer_uid, user_name
-from mallorn.core.api_keys import ALL_SCOPES, Scope, allows, hash_secret
+from mallorn.core.address_checks import ROOT_UID, connected_uid, user_name
+from mallorn.core.api_keys import ALL_SCOPES, Scope, allows, hash_page_secret, hash_secret
 from mallorn.core.errors import Forbidden, Unauthorized, Unavailable
 from mallorn.core.settings import Settings
 from mallorn.db.repositories.access_control import USED_SEC, ApiKeys, Owners, SignIns
@@ -81,7 +81,6 @@ AGAIN_SEC: Final = 5.0
 MOST_KNOWN: Final = 10_000
 READMIT_HINT: Final = "ask an admin: mallorn owners readmit OWNER"
 ANOTHER: Final = "ask an admin for a new key: mallorn keys create NAME"
-ROOT: Final = 0
 
 
 class LocalPeer:
@@ -93,12 +92,26 @@ class LocalPeer:
     @cached_property
     def uid(self) -> int | None:
         """The uid of the peer process, from the kernel; None if unknown or disconnected."""
-        with suppress(OSError):
-            uid = peer_uid(self._our_end.getsockname()[:2], self._our_end.getpeername()[:2])
-            # Raises if the connection has ended: another one may use its addresses by now.
-            self._our_end.getpeername()
-            return uid
-        return None
+        return connected_uid(self._our_end)
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Unchecked credentials of a request; a cookie counts only with its page's secret."""
+
+    key: str | None = None
+    cookie: str | None = None
+    page_secret: str | None = None
+    peer: LocalPeer | None = None  # None: this process
+
+
+class CredentialRefused(Unauthorized):
+    """A known owner's credential is no longer valid, or is presented as another kind."""
+
+    def __init__(self, message: str, hint: str, owner: str, key_id: str | None) -> None:
+        super().__init__(message, hint=hint)
+        self.owner = owner
+        self.key_id = key_id or ""
 
 
 class Authenticator:
@@ -113,7 +126,7 @@ class Authenticator:
         self._database = database
         self._asks = bool(settings.api_keys or settings.oidc_issuer)
         self._use_noted_sec: dict[str, float] = {}
-        self._admitted_sec: dict[tuple[str | None, str | None], float] = {}
+        self._admitted_sec: dict[tuple[str | None, ...], float] = {}
 
     def needs_credentials(self) -> bool:
         """Return whether this service requires an API key or a sign-in."""
@@ -122,11 +135,14 @@ class Authenticator:
                 self._asks = ApiKeys(session).has_ever_existed()
         return self._asks
 
-    def authenticate(self, key: str | None, cookie: str | None, peer: LocalPeer | None) -> Caller:
+    def authenticate(self, credentials: Credentials) -> Caller:
         """Authenticate by key or cookie or, if no keys are required, by the peer process.
-        Raises Unauthorized if that fails."""
+
+        Raises Unauthorized if that fails; CredentialRefused if the owner is known.
+        """
+        key, peer = credentials.key, credentials.peer
         if not self.needs_credentials():
-            if peer is None or peer.uid in (os.getuid(), ROOT):
+            if peer is None or peer.uid in (os.getuid(), ROOT_UID):
                 return LOCAL
             user, command = user_name(os.getuid()), "mallorn keys create NAME --here"
             if peer.uid is None:
@@ -137,14 +153,15 @@ class Authenticator:
         with self._database.session() as session:
             caller: Caller | None = None
             if key is not None:
-                caller = self._by_digest(session, hash_secret(key))
-            elif (sign_in := SignIns(session).find_by_cookie(cookie) if cookie else None) is not None:
-                if sign_in.key_digest is None:
-                    caller = Caller(sign_in.owner, scopes=sign_in.scopes)
-                else:
-                    caller = self._by_digest(session, sign_in.key_digest)
+                caller = self._by_key(session, key)
+            elif credentials.cookie:
+                caller = self._by_cookie(session, credentials.cookie, credentials.page_secret or "")
             if caller is not None and Owners(session).is_banned(caller.owner):
-                raise Unauthorized(f"{caller.owner} is banned from this service", hint=READMIT_HINT)
+                message = f"{caller.owner} is banned from this service"
+                # Nothing may store an erased owner's name again.
+                if not Owners(session).is_known(caller.owner):
+                    raise Unauthorized(message, hint=READMIT_HINT)
+                raise CredentialRefused(message, READMIT_HINT, caller.owner, caller.key_id)
         if caller is None and key is None:
             raise Unauthorized(hint="mallorn login URL   (or set MALLORN_API_KEY)")
         if caller is None:
@@ -158,21 +175,47 @@ class Authenticator:
                 ApiKeys(session).record_use(key_id)
         return caller
 
-    def is_still_valid(self, key: str | None, cookie: str | None, peer: LocalPeer | None) -> bool:
+    def is_still_valid(self, credentials: Credentials) -> bool:
         """Return whether the credentials are valid, or were at most AGAIN_SEC ago."""
         now_sec = time.monotonic()
-        if now_sec - self._admitted_sec.get((key, cookie), -math.inf) < AGAIN_SEC:
+        presented = credentials.key, credentials.cookie, credentials.page_secret
+        if now_sec - self._admitted_sec.get(presented, -math.inf) < AGAIN_SEC:
             return True
         try:
-            self.authenticate(key, cookie, peer)
+            self.authenticate(credentials)
         except Unauthorized:
             return False
         except Unavailable:
             return True
         if len(self._admitted_sec) >= MOST_KNOWN:
             self._admitted_sec.clear()
-        self._admitted_sec[key, cookie] = now_sec
+        self._admitted_sec[presented] = now_sec
         return True
+
+    def _by_key(self, session: Session, key: str) -> Caller | None:
+        if (caller := self._by_digest(session, hash_secret(key))) is not None:
+            return caller
+        if (signed_in := SignIns(session).find_session(key)) is not None:
+            message = "this is the cookie of a browser session, not an API key"
+            raise CredentialRefused(message, ANOTHER, signed_in.owner, signed_in.key_id)
+        return None
+
+    def _by_cookie(self, session: Session, cookie: str, page_secret: str) -> Caller | None:
+        signed_in = SignIns(session).find_session(cookie)
+        if signed_in is None:
+            if (key := ApiKeys(session).find_by_digest(hash_secret(cookie))) is not None:
+                message = "this is an API key, not the cookie of a browser session"
+                raise CredentialRefused(message, "send it as Authorization: Bearer KEY", key.owner, key.id)
+            return None
+        if not hmac.compare_digest(signed_in.page_digest, hash_page_secret(page_secret)):
+            message = "the browser's cookie belongs to a sign-in of another page"
+            raise CredentialRefused(message, "sign in again", signed_in.owner, signed_in.key_id)
+        if signed_in.key_digest is None:
+            return Caller(signed_in.owner, scopes=tuple(map(Scope, signed_in.scopes)))
+        # The digest only says whether the key still has the secret that began the session.
+        caller = self._by_digest(session, signed_in.key_digest)
+        began_it = caller and (caller.owner, caller.key_id) == (signed_in.owner, signed_in.key_id or "")
+        return caller if began_it else None
 
     def _by_digest(self, session: Session, digest: str) -> Caller | None:
         # Compare every entry in constant time, so that the response time reveals nothing.
@@ -188,7 +231,7 @@ class Authenticator:
             return None
         # A caller that presents the whole key may know why it is refused.
         if key.revoked_at is not None:
-            raise Unauthorized(f"the API key {key.id} was revoked", hint=ANOTHER)
+            raise CredentialRefused(f"the API key {key.id} was revoked", ANOTHER, key.owner, key.id)
         if key.expires_at is not None and key.expires_at <= read_clock(session):
-            raise Unauthorized(f"the API key {key.id} has expired", hint=ANOTHER)
+            raise CredentialRefused(f"the API key {key.id} has expired", ANOTHER, key.owner, key.id)
         return Caller(key.owner, key.id, key.scopes)

@@ -12,9 +12,11 @@ from mallorn.core.api_keys import Scope
 from mallorn.core.errors import NotFound
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.services.coordinator.web.app_context import AppContext, PartsDep
-from mallorn.services.coordinator.web.authenticator import SCOPES, Caller, LocalPeer
+from mallorn.services.coordinator.web.authenticator import SCOPES, Caller, CredentialRefused, Credentials
 
 COOKIE: Final = "mallorn_session"
+#: Header with the secret that only the page which began the session has: other ports get its cookie, too.
+PAGE_HEADER: Final = "X-Mallorn-Session"
 PEER: Final = "peer"  # key in a request's state for the connection's LocalPeer
 _bearer = HTTPBearer(
     auto_error=False, description="An API key. Until one exists, the user who runs the service needs none."
@@ -28,12 +30,15 @@ def cookie_name(request: Request, name: str) -> str:
     return f"{name}_{port}" if port.isascii() and port.isdigit() and len(port) <= 5 else name
 
 
-def read_credentials(request: Request) -> tuple[str | None, str | None, LocalPeer | None]:
-    """Return a request's API key and cookie, neither checked yet, and its peer process."""
+def read_credentials(request: Request) -> Credentials:
+    """Return what a request presents, not checked yet."""
     scheme, key = get_authorization_scheme_param(request.headers.get("authorization"))
-    cookie = request.cookies.get(cookie_name(request, COOKIE))
-    peer: LocalPeer | None = getattr(request.state, PEER, None)  # None: this process
-    return key if scheme.lower() == "bearer" and key else None, cookie, peer
+    return Credentials(
+        key if scheme.lower() == "bearer" and key else None,
+        request.cookies.get(cookie_name(request, COOKIE)),
+        request.headers.get(PAGE_HEADER),
+        getattr(request.state, PEER, None),
+    )
 
 
 def authenticate_request(parts: AppContext, request: Request) -> Caller:
@@ -43,7 +48,11 @@ def authenticate_request(parts: AppContext, request: Request) -> Caller:
     """
     caller: Caller | None = getattr(request.state, "caller", None)
     if caller is None:
-        caller = parts.door.authenticate(*read_credentials(request))
+        try:
+            caller = parts.door.authenticate(read_credentials(request))
+        except CredentialRefused as error:
+            request.state.refused = error
+            raise
         parts.rates.count_request((caller.owner, caller.key_id), caller.owner)
         request.state.caller = caller
     return caller
@@ -52,8 +61,13 @@ def authenticate_request(parts: AppContext, request: Request) -> Caller:
 def get_caller(request: Request, parts: PartsDep, _described: Presented) -> Caller:
     """Admit the caller. Raises Forbidden without a scope, or what `authenticate_request` does."""
     caller = authenticate_request(parts, request)
-    caller.require_any_scope(tuple(map(Scope, request.scope["route"].openapi_extra[SCOPES])))
+    check_scopes(caller, request)
     return caller
+
+
+def check_scopes(caller: Caller, request: Request) -> None:
+    """Raise Forbidden unless the caller has one of the scopes that the matched route needs."""
+    caller.require_any_scope(tuple(map(Scope, request.scope["route"].openapi_extra[SCOPES])))
 
 
 CallerDep = Annotated[Caller, Depends(get_caller)]

@@ -1,7 +1,6 @@
 """Error responses: class name, message, what to do next, and the request's id."""
 
 import logging
-from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
@@ -14,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match, Route
 
-from mallorn.core.errors import InvalidRequest, MallornError, NotFound, TooMany
+from mallorn.core.errors import InvalidRequest, MallornError, NotFound
 from mallorn.core.job_options import JobOptions
 from mallorn.core.os_errors import explain_os_error
 from mallorn.core.storable_json import quote_untrusted
@@ -50,8 +49,11 @@ class ErrorBody(BaseModel):
     request_id: str = Field(description="Id of this request in the service's log lines.")
 
 
-def error_response(error: MallornError, headers: Mapping[str, str] | None = None) -> JSONResponse:
+def error_response(error: MallornError) -> JSONResponse:
     """Return the response for an error; it is an ASGI app, too."""
+    headers = ANSWER_HEADERS.get(error.status_code)
+    if error.retry_sec is not None:
+        headers = {"Retry-After": str(error.retry_sec)}
     body = ErrorBody(error=error.code, detail=error.message, hint=error.hint, request_id=request_id.get())
     return JSONResponse(body.model_dump(), error.status_code, headers)
 
@@ -73,10 +75,7 @@ def _respond(request: Request, error: Exception) -> Response:
         # Errors such as Unavailable explain themselves; a 500 needs its traceback.
         trace = error if error.status_code == HTTPStatus.INTERNAL_SERVER_ERROR else None
         log.error("%s %s: %s", request.method, request.url.path, error.message, exc_info=trace)
-    headers = ANSWER_HEADERS.get(error.status_code)
-    if isinstance(error, TooMany):
-        headers = {"Retry-After": str(error.retry_sec)}
-    return error_response(error, headers)
+    return error_response(error)
 
 
 def _on_invalid(request: Request, error: Exception) -> Response:

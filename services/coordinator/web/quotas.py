@@ -21,6 +21,9 @@ MOST_AT_ONCE: Final = 4  # of the 40 threads that serve all requests
 def check_work_quotas(session: Session, settings: Settings, owner: str) -> None:
     """Raise TooMany if the owner's jobs, including uncommitted ones, exceed a quota."""
     usage, jobs, trials = Usage(session), settings.quota_jobs, settings.quota_trials
+    if (targets := settings.quota_targets) and usage.count_targets(owner) > targets:
+        message = f"{owner} may use {targets:,} targets, and this is another one"
+        raise TooMany(message, hint="name the target of an earlier job: mallorn jobs", retry_sec=AGAIN_SEC)
     if jobs and (total := usage.count_active_jobs(owner)) > jobs:
         message = f"{owner} may have {jobs} active jobs, and this is number {total}"
         raise TooMany(message, hint="wait until a job ends, or: mallorn jobs pause JOB", retry_sec=AGAIN_SEC)
@@ -38,32 +41,47 @@ def check_storage(session: Session, settings: Settings, owner: str) -> None:
 
 
 class ArrivingBytes:
-    """Counts each owner's bytes of unfinished uploads, and limits them by the model quota.
+    """Counts each owner's running uploads and their bytes, and limits them by quotas.
 
     They are counted apart from stored models, so that a stored model can be uploaded again.
     """
 
-    def __init__(self, most_bytes: int) -> None:
+    def __init__(self, most_bytes: int, most_uploads: int) -> None:
         self._most_bytes = most_bytes
+        self._most_uploads = most_uploads
+        self._lock = Lock()
         self._arriving: Counter[str] = Counter()
+        self._uploads: Counter[str] = Counter()
 
     @contextmanager
     def track_upload(self, owner: str) -> Iterator[Callable[[int], None]]:
-        """Yield a function to report the upload's current size, which may raise TooMany."""
+        """Yield a function to report the upload's current size, which may raise TooMany.
+
+        Raises TooMany if the owner has too many running uploads.
+        """
         counted_bytes = 0
 
         def report_size(size_bytes: int) -> None:
             nonlocal counted_bytes
             new_bytes = max(0, size_bytes - counted_bytes)
-            _check_bytes(owner, self._most_bytes, self._arriving[owner] + new_bytes)
-            self._arriving[owner] += new_bytes
+            with self._lock:
+                _check_bytes(owner, self._most_bytes, self._arriving[owner] + new_bytes)
+                self._arriving[owner] += new_bytes
             counted_bytes += new_bytes
 
+        with self._lock:
+            if self._most_uploads and self._uploads[owner] >= self._most_uploads:
+                message = f"{owner} already has {self._most_uploads:,} running uploads"
+                raise TooMany(message, hint="retry when one is complete", retry_sec=AGAIN_SEC)
+            self._uploads[owner] += 1
         try:
             yield report_size
         finally:
-            self._arriving[owner] -= counted_bytes
-            self._arriving += Counter()  # drops owners with a count of 0
+            with self._lock:
+                self._arriving[owner] -= counted_bytes
+                self._uploads[owner] -= 1
+                self._arriving += Counter()  # drops owners with a count of 0
+                self._uploads += Counter()
 
 
 class FewAtOnce:

@@ -1,7 +1,8 @@
-"""Limits requests before they are parsed, and how many event streams start at once.
+"""Limits requests before they are parsed, and event streams.
 
 Limited are the URL, the headers, and the body's size and duration. A body is read only
-after its sender was authenticated and passed the rate limit.
+after its sender was authenticated, passed the rate limit and has the scope for the route,
+except the small one of LOGIN.
 """
 
 import math
@@ -9,31 +10,36 @@ import random
 import re
 import time
 from asyncio import Semaphore
+from collections import defaultdict
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
 from fastapi.concurrency import run_in_threadpool
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mallorn.core.errors import HeadTooLarge, MallornError, TooLarge, TooSlow, Unavailable
+from mallorn.core.errors import HeadTooLarge, MallornError, TooLarge, TooMany, TooSlow, Unavailable
 from mallorn.core.version import API
 from mallorn.services.coordinator.web.app_context import AppContext
-from mallorn.services.coordinator.web.caller_dependencies import authenticate_request
+from mallorn.services.coordinator.web.authenticator import SCOPES
+from mallorn.services.coordinator.web.caller_dependencies import authenticate_request, check_scopes
 from mallorn.services.coordinator.web.error_responses import BodyRefused, error_response
 from mallorn.services.coordinator.web.forwarded_headers import HttpMiddleware
 
 LONGEST_ADDRESS: Final = 16 * 1024  # bytes
 LARGEST_HEADERS: Final = 32 * 1024
 LARGEST_BODY: Final = 1 << 18  # five times the longest options with a target
-#: Time limit for receiving a body, plus the time that its bytes take at the slowest rate.
-WAIT_SEC: Final = 30.0
+#: MALLORN_CLIENT_WAIT_SEC limits the time of a body, plus the time that its bytes take at this rate.
+PIECE_BYTES: Final = 1 << 16  # of a response that is sent at once
 SLOWEST_BYTES_PER_SEC: Final = 4 * 1024
 _OWN_COOKIE: Final = re.compile(rb"mallorn_[^\\]+")
-Headers = list[tuple[bytes, bytes]]
 UPLOAD: Final = "PUT", f"{API}/models"  # its limit is MALLORN_MAX_MODEL_BYTES
 PARTS: Final = f"{API}/uploads/"  # the limit of such a body is its part's size
+LOGIN: Final = "POST", f"{API}/session/oidc/key"  # its body is the credential, so it needs no other
+LARGEST_LOGIN: Final = 1 << 11
 
 
 class RequestLimits(HttpMiddleware):
@@ -64,19 +70,19 @@ class RequestLimits(HttpMiddleware):
 
 class _LimitedBody:
     def __init__(self, scope: Scope, receive: Receive, send: Send, parts: AppContext) -> None:
-        self._request = Request(scope)
         self._receive = receive
         self._send = send
         self._parts = parts
         method, path = scope["method"], scope["path"]
         is_upload = (method, path) == UPLOAD or (method == "PUT" and path.startswith(PARTS))
-        self._limit_bytes = math.inf if is_upload else LARGEST_BODY
+        largest = LARGEST_LOGIN if (method, path) == LOGIN else LARGEST_BODY
+        self._limit_bytes = math.inf if is_upload else largest
         self._received_bytes = 0
         self._waited_sec = 0.0
         self._has_response = False
-        headers = self._request.headers
+        headers = Headers(scope=scope)
         self.announced_bytes = int(headers.get("content-length", 0))  # always digits
-        self._complete = not self.announced_bytes and "transfer-encoding" not in headers
+        self._complete = not has_body(headers)
 
     async def receive(self) -> Message:
         """Return the body's next part. Raises BodyRefused if it breaks a limit."""
@@ -85,8 +91,6 @@ class _LimitedBody:
         if self._has_response:  # a stream polls for a disconnect, not for body data
             return {"type": "http.disconnect"}
         try:
-            if not self._received_bytes:
-                await run_in_threadpool(authenticate_request, self._parts, self._request)
             message = await self._receive_in_time()
             self._received_bytes += len(message.get("body", b""))
             self.check_size(self._received_bytes)
@@ -96,19 +100,27 @@ class _LimitedBody:
         return message
 
     async def send(self, message: Message) -> None:
-        """Send a response message; if the body is not complete, close the connection."""
+        """Send a response message in pieces; if the body is not complete, close the connection.
+
+        The server buffers a piece that the client does not read, and waits before the next.
+        """
         if message["type"] == "http.response.start":
             self._has_response = True
             if not self._complete:
                 MutableHeaders(scope=message)["Connection"] = "close"
+        content = message.get("body", b"")
+        for end in range(PIECE_BYTES, len(content), PIECE_BYTES):
+            await self._send({**message, "body": content[end - PIECE_BYTES : end], "more_body": True})
+        if len(content) > PIECE_BYTES:
+            message = {**message, "body": content[(len(content) - 1) // PIECE_BYTES * PIECE_BYTES :]}
         await self._send(message)
 
     def check_size(self, size_bytes: int) -> None:
         if size_bytes > self._limit_bytes:
-            raise TooLarge(f"the body is larger than {LARGEST_BODY:,} bytes", hint="see /docs")
+            raise TooLarge(f"the body is larger than {self._limit_bytes:,} bytes", hint="see /docs")
 
     async def _receive_in_time(self) -> Message:
-        limit_sec = WAIT_SEC + self._received_bytes / SLOWEST_BYTES_PER_SEC
+        limit_sec = self._parts.settings.client_wait_sec + self._received_bytes / SLOWEST_BYTES_PER_SEC
         began_sec = time.monotonic()
         with anyio.move_on_after(max(0.0, limit_sec - self._waited_sec)):
             message = await self._receive()
@@ -120,42 +132,114 @@ class _LimitedBody:
         )
 
 
+def has_body(headers: Headers) -> bool:
+    """Return whether a request with these headers has a body that is not empty."""
+    return bool(int(headers.get("content-length", 0))) or "transfer-encoding" in headers
+
+
+class CallerBeforeBody(HttpMiddleware):
+    """Middleware that authenticates the caller and checks its scopes before a body is read.
+
+    It must be the innermost one, because only the scope there knows the matched route.
+    """
+
+    def __init__(self, app: ASGIApp, parts: AppContext) -> None:
+        super().__init__(app)
+        self._parts = parts
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        is_checked = not has_body(request.headers)
+
+        async def check_and_receive() -> Message:
+            nonlocal is_checked
+            if not is_checked:
+                try:
+                    await run_in_threadpool(self._check, request)
+                except MallornError as error:
+                    raise BodyRefused(error) from error
+                is_checked = True
+            return await receive()
+
+        await self._app(scope, check_and_receive, send)
+
+    def _check(self, request: Request) -> None:
+        if SCOPES in (request.scope["route"].openapi_extra or {}):  # other routes need no caller
+            check_scopes(authenticate_request(self._parts, request), request)
+
+
+STREAM: Final = re.compile(rf"{API}/jobs/[^/]+/events")
 AT_ONCE: Final = 8  # of the 40 threads that serve all requests
+AT_ONCE_PER_KEY: Final = AT_ONCE // 2
 MOST_WAITING: Final = 4_000  # some ten seconds of waiting; clients give up after thirty
 RETRY_SEC: Final = 5, 30
 
 
-class StreamAdmission(HttpMiddleware):
-    """Middleware that lets only AT_ONCE event streams start at a time; others wait."""
+@dataclass(slots=True)
+class _KeyStreams:
+    """A key's event streams: how many are open or wait, and its slots to start some."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    count: int = 0
+    slots: Semaphore = field(default_factory=lambda: Semaphore(AT_ONCE_PER_KEY))
+
+
+class StreamAdmission(HttpMiddleware):
+    """Middleware that limits each key's event streams, and how many start at a time.
+
+    AT_ONCE streams start at a time, AT_ONCE_PER_KEY of a key; others wait. A caller without a
+    valid key gets no slot.
+    """
+
+    def __init__(self, app: ASGIApp, parts: AppContext) -> None:
         super().__init__(app)
+        self._parts = parts
         self._slots = Semaphore(AT_ONCE)
+        self._keys: defaultdict[tuple[str, str], _KeyStreams] = defaultdict(_KeyStreams)
         self._waiting = 0
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not scope["path"].endswith("/events"):
+        if scope["method"] != "GET" or STREAM.fullmatch(scope["path"]) is None:
             await self._app(scope, receive, send)
             return
+        async with AsyncExitStack() as starting, AsyncExitStack() as stream:
+            try:
+                await self._admit(scope, starting, stream)
+            except MallornError as error:
+                await error_response(error)(scope, receive, send)
+                return
+
+            async def release_and_send(message: Message) -> None:
+                await starting.aclose()  # the stream has started: its slots are free for others
+                await send(message)
+
+            await self._app(scope, receive, release_and_send)
+
+    async def _admit(self, scope: Scope, starting: AsyncExitStack, stream: AsyncExitStack) -> None:
         if self._waiting >= MOST_WAITING:
             error = Unavailable("too many event streams are waiting", hint="retry a little later")
-            headers = {"Retry-After": str(random.randint(*RETRY_SEC))}  # noqa: S311 - to spread
-            await error_response(error, headers)(scope, receive, send)
-            return
+            error.retry_sec = random.randint(*RETRY_SEC)  # noqa: S311 - to spread
+            raise error
         self._waiting += 1
         try:
-            await self._slots.acquire()
+            async with self._slots:
+                request = Request(scope)
+                caller = await run_in_threadpool(authenticate_request, self._parts, request)
+            key = self._count((caller.owner, caller.key_id), stream)
+            for slots in (key.slots, self._slots):
+                await starting.enter_async_context(slots)
         finally:
             self._waiting -= 1
-        slots_to_release = [self._slots]
 
-        async def release_and_send(message: Message) -> None:
-            while slots_to_release:  # the stream has started: its slot is free for the next one
-                slots_to_release.pop().release()
-            await send(message)
+    def _count(self, key_id: tuple[str, str], stream: AsyncExitStack) -> _KeyStreams:
+        key, most = self._keys[key_id], self._parts.settings.quota_streams
+        if most and key.count >= most:
+            message = f"this key of {key_id[0]} already follows {most:,} event streams"
+            raise TooMany(message, hint="end some, or follow a job by: mallorn jobs show JOB")
+        key.count += 1
+        stream.callback(self._uncount, key_id)
+        return key
 
-        try:
-            await self._app(scope, receive, release_and_send)
-        finally:
-            while slots_to_release:
-                slots_to_release.pop().release()
+    def _uncount(self, key_id: tuple[str, str]) -> None:
+        self._keys[key_id].count -= 1
+        if not self._keys[key_id].count:
+            del self._keys[key_id]

@@ -15,6 +15,7 @@ from tests.contract.reference.errors import errors_page
 from tests.contract.reference.markdown import code, described, page, table
 from tests.contract.reference.passes import passes_page
 from tests.contract.reference.rest import rest_page
+from tests.contract.reference.sandbox import sandbox_page
 
 if TYPE_CHECKING:
     from mallorn.services.coordinator.list_job_options import OptionOut
@@ -88,4 +89,5 @@ def pages() -> dict[str, str]:
         "settings.md": settings_page(),
         "options.md": options_page(),
         "passes.md": passes_page(),
+        "sandbox.md": sandbox_page(),
     }

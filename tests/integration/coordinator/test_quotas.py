@@ -8,6 +8,7 @@ import pytest
 from mallorn.core.api_keys import hash_secret
 from mallorn.core.states import JobState
 from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.targets import Targets
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.database import BOTH
 
@@ -30,6 +31,24 @@ def refused(answer: httpx.Response, *words: str) -> None:
     assert answer.json()["error"] == "TooMany"
     assert all(word in answer.json()["detail"] for word in words), answer.text
     assert int(answer.headers["Retry-After"]) > 0
+
+
+@BOTH
+def test_an_owners_jobs_name_a_limited_number_of_targets(start: Start) -> None:
+    guarded = start(api_keys=KEYS, quota_targets=2)
+
+    def submit_for(cores: int, headers: dict[str, str] = ADA) -> httpx.Response:
+        target = {"kind": "llvm", "num-cores": cores}
+        return submit(guarded, headers, target=target)
+
+    first, _ = (submit_for(cores).json()["id"] for cores in (1, 2))
+    end(guarded, first)
+    assert guarded.http.delete(f"/jobs/{first}", headers=ADA).status_code == 204, "its target stays"
+    refused(submit_for(3), "2 targets")
+    assert submit_for(2).status_code == 201
+    assert submit_for(3, BOB).status_code == 201, "another owner's are another's"
+    with guarded.database.session() as session:
+        assert len(Targets(session).list()) == 3, "a refused job leaves no target"
 
 
 @BOTH

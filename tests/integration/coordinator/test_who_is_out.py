@@ -16,19 +16,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from sqlalchemy import delete, update
 
-from mallorn.core.api_keys import USUAL_SCOPES, Scope, allows, hash_secret, new_key
+from mallorn.core.api_keys import USUAL_SCOPES, Purpose, Scope, allows, hash_for, hash_secret, new_key
 from mallorn.core.errors import Unauthorized
 from mallorn.core.values.access_control import ApiKey, NewApiKey
 from mallorn.db.repositories import access_control
 from mallorn.db.repositories.access_control import ApiKeys
-from mallorn.db.tables import ApiKeyRow, AuditRow, BannedOwner, SignIn
+from mallorn.db.tables import ApiKeyRow, AuditRow, BannedOwner, SessionRow
 from mallorn.services.coordinator import api_key_routes as key_routes
 from mallorn.services.coordinator.sign_in import oidc
 from mallorn.services.coordinator.sign_in.browser_sessions import SIGNED_IN_SEC
 from mallorn.services.coordinator.sign_in.oidc_provider import Provider
+from mallorn.services.coordinator.web.authenticator import Credentials
 from mallorn.services.coordinator.web.caller_dependencies import COOKIE
 from mallorn.services.coordinator.web.quotas import RateLimit
-from tests.fixtures.coordinator import Coordinator, Start
+from tests.fixtures.coordinator import PAGE, Coordinator, Start
 
 DAY: Final = 86400.0
 OWNERS: Final = ("ada", "bob")
@@ -41,7 +42,12 @@ FEW: Final = settings(
     phases=(Phase.generate,),
 )
 MANY: Final = settings(FEW, max_examples=200)  # until a fault is found, which is soon
-STORED: Final = ApiKeyRow.created_at, ApiKeyRow.expires_at, ApiKeyRow.previous_until, SignIn.expires_at
+STORED: Final = (
+    ApiKeyRow.created_at,
+    ApiKeyRow.expires_at,
+    ApiKeyRow.previous_until,
+    SessionRow.expires_at,
+)
 DAYS: Final = st.sampled_from([None, 1.0, 2.0])
 ANY: Final = st.integers(0, 99)
 
@@ -67,6 +73,7 @@ class Bearer:
 
     secret: str = ""
     cookie: str = ""
+    page: str = PAGE
     owner: str = ""
     ends: float = float("inf")
     out: bool = False
@@ -92,7 +99,7 @@ class Door(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         with self.parts.database.transaction() as session:
-            for table in (ApiKeyRow, AuditRow, BannedOwner, SignIn):
+            for table in (SessionRow, ApiKeyRow, AuditRow, BannedOwner):
                 session.execute(delete(table))
             self.root = ApiKeys(session).create("root", "root", [Scope.ADMIN]).key
 
@@ -119,9 +126,8 @@ class Door(RuleBasedStateMachine):
         for who in self.bearers:
             known = self.owner_of(who)
             try:
-                caller = self.parts.door.authenticate(
-                    None if who.cookie else who.secret, who.cookie or None, None
-                )
+                key = None if who.cookie else who.secret
+                caller = self.parts.door.authenticate(Credentials(key, who.cookie or None, who.page))
             except Unauthorized:
                 who.refused = True
                 assert known is None, f"{who} should be let in"
@@ -135,7 +141,7 @@ class Door(RuleBasedStateMachine):
         headers = {}
         secret = self.root if who is None else who.secret
         if who is not None and who.cookie:
-            headers["Cookie"] = f"{self.cookie}={who.cookie}"
+            headers |= {"Cookie": f"{self.cookie}={who.cookie}", "X-Mallorn-Session": who.page}
         elif secret:
             headers["Authorization"] = f"Bearer {secret}"
         self.http.cookies.clear()
@@ -207,20 +213,23 @@ class Door(RuleBasedStateMachine):
         if answer.status_code == 201:
             ends = self.day + SIGNED_IN_SEC / DAY
             self.bearers.append(
-                Bearer(bearer.secret, answer.cookies[self.cookie], self.owner_of(bearer)[0], ends)  # type: ignore[index]
+                Bearer(bearer.secret, answer.cookies[self.cookie], PAGE, self.owner_of(bearer)[0], ends)  # type: ignore[index]
             )
 
     @rule(owner=st.sampled_from(OWNERS))
     def sign_in_with_the_provider(self, owner: str) -> None:
         self.provider.says = owner
         self.http.cookies.clear()
-        headers = {"Cookie": f"{self.cookie.replace(COOKIE, oidc.COOKIE)}=s.n.v"}
+        headers = {
+            "Cookie": f"{self.cookie.replace(COOKIE, oidc.COOKIE)}=s.n.v.{hash_for(Purpose.PAGE, PAGE)}"
+        }
         path = "/session/oidc/callback?state=s&code=c"
         answer = self.http.get(path, headers=headers)
         assert answer.status_code == (401 if owner in self.put_out else 303), answer.text
         if answer.status_code == 303:
             ends = self.day + SIGNED_IN_SEC / DAY
-            self.bearers.append(Bearer("", answer.cookies[self.cookie], owner, ends))
+            claim = answer.headers["Location"].partition("#session=")[2]
+            self.bearers.append(Bearer("", answer.cookies[self.cookie], f"{PAGE}.{claim}", owner, ends))
 
     @rule(who=ANY)
     def sign_out(self, who: int) -> None:

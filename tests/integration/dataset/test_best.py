@@ -1,7 +1,15 @@
 """The fastest candidates, each once, however often they were measured."""
 
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
 from mallorn.core.outcomes import Outcome
+from mallorn.core.targets import Target
 from mallorn.db.repositories.trials import Trials
+from mallorn.research.shared_schedules import export_best_records
 from tests.fixtures.database import BOTH
 from tests.integration.dataset.conftest import Filled
 
@@ -20,3 +28,21 @@ def test_the_next_best_stands_behind_all_repeats_of_the_best(filled: Filled) -> 
     refuted = filled.failed(0, Outcome.WRONG_RESULT, decisions=(9, 9))
     filled.closed_round(refuted)
     assert best(2) == [((2, 2), 3.0), ((0, 2), 5.0)]
+
+
+@BOTH
+def test_children_that_rebuild_the_rows_of_all_owners_have_a_room(
+    filled: Filled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rooms = []
+
+    def start(**options: Any) -> Any:
+        rooms.append(options.get("room"))
+        return nullcontext()
+
+    monkeypatch.setattr(export_best_records, "CandidateCompiler", start)
+    monkeypatch.setattr(export_best_records, "ModelCompiler", start)
+    other = Target('{"kind":"llvm","num-cores":64}')
+    assert list(export_best_records.export_schedules(filled.database, tmp_path, other)) == []
+    assert len(rooms) == 2
+    assert all(rooms)

@@ -7,8 +7,12 @@ from mallorn.core.api_keys import USUAL_SCOPES, Scope, hash_secret
 from mallorn.core.errors import Conflict
 from mallorn.core.values.access_control import NewApiKey
 from mallorn.db.repositories.access_control import ApiKeys, SignIns
-from mallorn.db.tables import ApiKeyRow, SignIn
+from mallorn.db.tables import ApiKeyRow, SessionRow
 from tests.fixtures.rows import Rows
+
+
+def signed_in() -> SessionRow:
+    return SessionRow(owner="ada", scopes=[Scope.READ], page_digest="digest of a page's secret")
 
 
 def made(rows: Rows, owner: str = "ada", days: float | None = None) -> NewApiKey:
@@ -127,17 +131,17 @@ def test_owners_list_their_own(rows: Rows) -> None:
 
 
 def test_a_sign_in_ends(rows: Rows) -> None:
-    lasting = rows.write(lambda session: SignIns(session).create("ada", [Scope.READ], 60))
-    over = rows.write(lambda session: SignIns(session).create("ada", [Scope.READ], -1))
-    found = rows.read(lambda session: SignIns(session).find_by_cookie(lasting))
+    lasting = rows.write(lambda session: SignIns(session).create_session(signed_in(), 60))
+    over = rows.write(lambda session: SignIns(session).create_session(signed_in(), -1))
+    found = rows.read(lambda session: SignIns(session).find_session(lasting))
     assert found is not None
-    assert (found.owner, found.scopes) == ("ada", (Scope.READ,))
-    assert rows.read(lambda session: SignIns(session).find_by_cookie(over)) is None
-    rows.write(lambda session: SignIns(session).end(lasting))
-    assert rows.read(lambda session: SignIns(session).find_by_cookie(lasting)) is None
+    assert (found.owner, found.scopes) == ("ada", ["read"])
+    assert rows.read(lambda session: SignIns(session).find_session(over)) is None
+    rows.write(lambda session: SignIns(session).end_session(lasting))
+    assert rows.read(lambda session: SignIns(session).find_session(lasting)) is None
 
 
 def test_sign_ins_that_ended_are_forgotten_by_the_next(rows: Rows) -> None:
     for seconds in (-1, -1, 60):
-        rows.write(lambda session, seconds=seconds: SignIns(session).create("ada", [Scope.READ], seconds))
-    assert rows.read(lambda session: session.scalar(select(func.count()).select_from(SignIn))) == 1
+        rows.write(lambda session, seconds=seconds: SignIns(session).create_session(signed_in(), seconds))
+    assert rows.read(lambda session: session.scalar(select(func.count()).select_from(SessionRow))) == 1

@@ -281,3 +281,15 @@ def test_a_sketch_that_a_round_proposes_wins_over_an_imported_one(rows, order):
         rows.write(lambda session, n=new, i=imported: Sketches(session).ensure_many([n], imported=i))
     stored = rows.read(lambda session: Sketches(session).by_key(["s9"])["s9"])
     assert (stored.ordinal, stored.choices) == (3, choices)
+
+
+def test_a_sketch_keeps_the_place_that_the_newest_code_gives_it(rows):
+    for ordinal, tvm_version in ((3, "0.27.0"), (5, "0.27.0"), (4, "0.28.0")):
+        new = new_sketch("s9")
+        new = replace(new, sketch=replace(new.sketch, ordinal=ordinal), tvm_version=tvm_version)
+        rows.write(lambda session, n=new: Sketches(session).ensure_many([n]))
+        stored = rows.read(lambda session: Sketches(session).by_key(["s9"])["s9"])
+        assert stored.ordinal == ordinal
+    imported = replace(new, sketch=replace(new.sketch, ordinal=9))
+    rows.write(lambda session: Sketches(session).ensure_many([imported], imported=True))
+    assert rows.read(lambda session: Sketches(session).by_key(["s9"])["s9"]).ordinal == 4

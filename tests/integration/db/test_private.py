@@ -3,6 +3,7 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import insert, select, update
@@ -11,6 +12,7 @@ from mallorn.core.cost_model_name import private_family_prefix
 from mallorn.core.errors import NotFound
 from mallorn.core.job_options import JobOptions
 from mallorn.core.states import JobState, RoundState
+from mallorn.db.measurement_codec import unpack_text
 from mallorn.db.repositories.archive_and_delete_jobs import Removals
 from mallorn.db.repositories.cost_models import CostModels, CostModelVersions, NewCostModel
 from mallorn.db.repositories.dataset_statistics import Statistics
@@ -158,6 +160,25 @@ def test_near_programs_are_those_that_the_owner_may_know(private):
 
 def test_a_private_job_hides_nothing_that_was_known(private):
     assert private.read(lambda session: workload_named(session, "w0")).kept_upto == 0
+
+
+@pytest.mark.parametrize("code", ["1", None])
+def test_a_program_that_becomes_shared_keeps_no_name_of_the_private_job(private, code):
+    his = replace(new_workload("private"), name="patient scan", tir="his buffers")
+    private.write(lambda session: Workloads(session).ensure_many([his], private=True, code="1"))
+    hers = replace(his, name="convolution", tir="her buffers")
+    private.write(lambda session: Workloads(session).ensure_many([hers], code=code))
+    row = private.read(lambda session: workload_named(session, "private"))
+    assert (row.name, unpack_text(row.tir), row.code) == ("convolution", "her buffers", code)
+
+
+def test_names_and_program_of_a_replaced_row_come_from_one_import(private):
+    his = replace(new_workload("private"), name="patient scan", tir="his buffers")
+    hers = replace(his, name="convolution", tir="her buffers")
+    private.write(lambda session: Workloads(session).ensure_many([his], private=True, code="1"))
+    private.write(lambda session: Workloads(session).ensure_many([hers], private=True, code="2"))
+    row = private.read(lambda session: workload_named(session, "private"))
+    assert (row.name, row.code) == ("convolution", "2"), "one import's columns, not two owners' mixed"
 
 
 def test_a_second_private_owner_learns_of_their_own_program_and_shares_it_with_nobody(private):

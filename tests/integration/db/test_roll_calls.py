@@ -1,16 +1,19 @@
 """What forty workers cost that each look at two hundred devices every five seconds."""
 
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from sqlalchemy import event, update
 
-from mallorn.core.values.fleet import DeviceInfo
+from mallorn.core.values.fleet import DeviceInfo, DisturbedInterval
 from mallorn.db.repositories.devices import Devices
+from mallorn.db.repositories.withdraw_measurements import CLOCKS_SEC, Withdrawals
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.session import Database
 from mallorn.db.tables import Device
@@ -108,6 +111,26 @@ def test_a_device_keeps_what_is_known_of_its_machine_until_it_is_another(databas
     unmeasured = {name for name, row in rows_of(database).items() if row.machine is None}
     assert unmeasured == {"pod-001"}, "a new one of a class that is known is known"
     assert met[4:] == ["pod-001"]
+
+
+def test_times_that_a_device_calls_disturbed_become_bounds_once_and_again_when_all_are_stored(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracker = fleet(2)
+    interval = DisturbedInterval(since=time.time() - 5, until=time.time())
+    disturbed = replace(tracker.known[0].endpoint, info=DeviceInfo(disturbed=interval))
+    tracker.known[0] = replace(tracker.known[0], endpoint=disturbed)
+    marked: list[tuple[str, DisturbedInterval]] = []
+    monkeypatch.setattr(Withdrawals, "mark_disturbed", lambda _self, *what: marked.append(what) or 0)
+    call = Heartbeat(database, tracker, "w")
+    call._report_devices()
+    call._report_devices()
+    assert marked == [("pod-000", interval)]
+    now = time.time()
+    monkeypatch.setattr("mallorn.workers.process.heartbeat.time.time", lambda: now + 2 * CLOCKS_SEC)
+    call._report_devices()
+    call._report_devices()
+    assert marked == 2 * [("pod-000", interval)]
 
 
 def test_two_devices_of_one_name_are_one_row(database: Database) -> None:

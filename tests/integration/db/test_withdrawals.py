@@ -6,11 +6,12 @@ from sqlalchemy import select, update
 from mallorn.core.cost_model_name import base_family
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
+from mallorn.core.values.fleet import DisturbedInterval
 from mallorn.db.measurement_codec import unpack_times
 from mallorn.db.repositories.cost_models import CostModels, NewCostModel
 from mallorn.db.repositories.devices import Devices, SeenDevice
 from mallorn.db.repositories.trials import Trials
-from mallorn.db.repositories.withdraw_measurements import Withdrawals
+from mallorn.db.repositories.withdraw_measurements import CLOCKS_SEC, Withdrawals
 from mallorn.db.tables import Measurement, Schedule
 from tests.fixtures.schedules import promote
 
@@ -150,3 +151,23 @@ def test_a_bound_is_taken_back_like_a_time(rows, devices):
     assert best_us(rows) == [5.0], "where nothing else is known"
     withdraw(rows)
     assert best_us(rows) == []
+
+
+def test_times_of_a_disturbed_interval_become_bounds_and_no_others_do(rows, devices):
+    for at_sec, latency_us, first in ((1000.0, 0.5, 0), (2000.0, 0.6, 3), (3000.0, 9.0, 6)):
+        (row_id,) = measured(rows, devices["liar"], latency_us, first=first)
+        when = update(Measurement).where(Measurement.id == row_id).values(created_at=at_sec)
+        rows.write(lambda session, when=when: session.execute(when) and None)
+    measured(rows, devices["honest"], 7.0, first=9)
+    interval = DisturbedInterval(since=990.0, until=2000.0 - CLOCKS_SEC)
+
+    def mark(session):
+        return Withdrawals(session).mark_disturbed("liar", interval)
+
+    assert rows.write(mark) == 2
+    assert best_us(rows) == [7.0]
+    assert sorted(trial.latency_us for trial in history(rows)) == [7.0, 9.0]
+    seen_upto = 10**6
+    trained(rows, "matmul", seen_upto)
+    assert rows.write(mark) == 0
+    assert head(rows, "matmul") is not None, "what was marked before ends no model again"

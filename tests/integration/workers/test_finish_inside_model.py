@@ -40,7 +40,7 @@ def test_whatever_is_promoted_can_be_read_though_a_rival_is_handed_out(workshop,
     schedules = promoted(workshop, job)
     assert unpack_text(schedules[0].trace) != exported[-1].trace, "a rival was handed out"
     for schedule in schedules:
-        uri = scripts_uri(workshop.settings.artifacts, "w0", unpack_text(schedule.trace))
+        uri = scripts_uri(workshop.settings.artifacts, "ada", "w0", unpack_text(schedule.trace))
         assert Path(uri).is_file()
 
 

@@ -326,6 +326,13 @@ def test_what_a_worker_logs_of_a_round_names_job_round_and_attempt(workshop, mon
     assert told == {"level": "warning", "job": job, "round": round_id, "attempt": 1}
 
 
+def test_facts_of_leased_work_are_in_no_log_line_after_its_end(workshop):
+    record = logging.LogRecord(__name__, logging.INFO, __file__, 1, "idle", None, None)
+    line_before = JsonLines("worker").format(record)
+    workshop.closed_round(workshop.job(["w0"], trials=16))
+    assert JsonLines("worker").format(record) == line_before
+
+
 def test_what_the_host_lacks_costs_no_trials_and_pauses_the_job_with_one_sentence(workshop):
     job = workshop.job(("w0",), trials=16)
     round_id = workshop.next_round(job)

@@ -3,11 +3,14 @@
 import pytest
 from sqlalchemy import update
 
+from mallorn.core.targets import parse_target
 from mallorn.core.values.finish_report import Confidence
 from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.tasks import Tasks
 from mallorn.db.repositories.workloads import Workloads
 from mallorn.db.tables import Job, Measurement
+from mallorn.workers.zero_shot import measured_workloads
 from mallorn.workers.zero_shot.answer_source import ZeroShotQuery
 from mallorn.workers.zero_shot.measured_workloads import SameWorkload
 from tests.fixtures.tuned_jobs import tuned
@@ -100,3 +103,13 @@ def test_of_contexts_that_are_as_near_each_has_its_first_before_any_has_its_seco
     move(workshop, context(workshop, "other"), 1e6)
     words = [each.because.partition(" on ")[2].partition(",")[0] for each in ask(context(workshop, "third"))]
     assert words == ["one", "other", "one", "other", "one", "other"]
+
+
+def test_targets_without_measurements_of_the_workload_are_not_read(workshop, ask, monkeypatch):
+    """Any user may name a new target with each job, so their number must cost a question nothing."""
+    read = []
+    monkeypatch.setattr(measured_workloads, "distance", lambda wanted, other: read.append(other))
+    target = parse_target('{"kind":"llvm","num-cores":3}')
+    workshop.write(lambda session: Targets(session).ensure(target).id)
+    ask("its own")
+    assert target not in read

@@ -6,17 +6,19 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from mallorn.core.errors import HostFault, InvalidModel, StorageFull
+from mallorn.core.folder_limits import find_excess
 from mallorn.core.redaction import hide
 from mallorn.core.settings import Settings
 from mallorn.workers.sandbox.sandbox import WHOLE
 from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
-from mallorn.workers.subprocesses import cgroups
+from mallorn.workers.subprocesses import cgroups, child_process
 from mallorn.workers.subprocesses.child_process import Child
 from mallorn.workers.subprocesses.cpu_time import ProcessorShare
 from mallorn.workers.subprocesses.errors import (
@@ -292,9 +294,15 @@ def test_it_writes_into_its_room_alone(tmp_path: Path) -> None:
                 walled.write(str(tmp_path / "others"))
 
 
-def test_it_says_how_far_its_walls_close(child: Misbehaving) -> None:
+def test_it_reports_the_sandbox_that_it_reached(tmp_path: Path) -> None:
+    with Misbehaving(room=tmp_path) as child:
+        child.echo(1)
+        assert child.sandbox == probe_sandbox_support("best-effort")
+
+
+def test_a_sandbox_without_walls_around_files_is_never_full(child: Misbehaving) -> None:
     child.echo(1)
-    assert child.sandbox == probe_sandbox_support("best-effort")
+    assert "walls around files" in child.sandbox
 
 
 def test_walls_can_be_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,3 +372,43 @@ def test_no_secret_of_the_parent_comes_back_in_an_error(child: Misbehaving) -> N
     with pytest.raises(ChildFailed) as caught:
         child.fail("I read 0123456789abcdef-the-fleets-key")
     assert caught.value.message == "KeyError: 'I read ***'"
+
+
+def test_a_log_is_emptied_while_a_call_runs(
+    child: Misbehaving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(child_process, "LOOK_SEC", 0.01)
+    monkeypatch.setattr(child_process, "_LIMIT_BYTES", 100)
+    pending = child.begin(Misbehaving.wait_for_file.make_call(str(tmp_path / "file")))
+    assert child._log is not None
+    child._log.file.write(b"x" * 1000)
+    while os.fstat(child._log.file.fileno()).st_size > 100:
+        assert not pending.poll()
+        child.wait(1.0)
+    (tmp_path / "file").touch()
+    pending.wait()
+
+
+def test_a_child_that_writes_too_many_files_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child_process, "LOOK_SEC", 0.01)
+    monkeypatch.setattr(child_process, "find_excess", partial(find_excess, most_files=2))
+    with Misbehaving(name="tester", room=tmp_path) as child:
+        assert child.echo(1) == 1
+        for number in range(3):
+            (tmp_path / str(number)).touch()
+        with pytest.raises(ChildCrashed, match="tester wrote more than 2 files to its folder and was killed"):
+            child.wait_for_file(str(tmp_path / "never"))
+
+
+def test_all_files_below_a_folder_count_and_links_do_not(tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (inner / "file").write_bytes(b"x" * (1 << 20))
+    (tmp_path / "link").symlink_to("/")
+    (tmp_path / "sparse").touch()
+    os.truncate(tmp_path / "sparse", 1 << 34)
+    assert find_excess(tmp_path) == ""
+    assert find_excess(tmp_path, most_bytes=1 << 19) == "more than 0 GiB"
+    assert find_excess(tmp_path, most_files=3) == "more than 3 files"

@@ -39,7 +39,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     answers: dict[str, Any] = {"warm_up": None, "read_signature": LOOKED}
 
     @contextmanager
-    def process() -> Iterator[ModelCompiler]:
+    def process(*_: Any, **__: Any) -> Iterator[ModelCompiler]:
         yield MadeUpGraphs(answers)
 
     monkeypatch.setattr(host_checks, "tvm_process", process)

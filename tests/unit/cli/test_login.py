@@ -1,10 +1,10 @@
 """`mallorn login`: address and key are kept for later commands, and only the user can read them."""
 
-import html
 import re
 import stat
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -156,10 +156,8 @@ class Browser:
     def go(self, address: str) -> None:
         page = self.http.get(address)
         self.consent = page.text
-        (action,) = re.findall(r'action="([^"]+)"', page.text)
-        self.last = self.http.post(
-            html.unescape(action), headers={"Origin": f"{page.url.copy_with(path='/')}"[:-1]}
-        ).text
+        (action,), (code,) = (re.findall(f'{name}="([^"]+)"', page.text) for name in ("action", "value"))
+        self.last = self.http.get(action, params={"code": code}).text
 
 
 @pytest.fixture
@@ -206,39 +204,80 @@ def test_who_does_not_sign_in_waits_no_longer_than_the_limit(
     monkeypatch.setattr(command, "BROWSER_SEC", 0)
     result = mallorn("login", allowing.url)
     assert result.exit_code == ExitCode.TIMED_OUT
-    assert "--api-key KEY" in result.stderr
+    assert "--api-key -" in result.stderr
 
 
 def code_for(coordinator: Coordinator, verifier: str) -> str:
-    """The code that a signed-in browser brings to a port where nobody listens."""
+    """The code on the page on which a signed-in user confirms."""
     query = {"port": "1999", "challenge": hash_secret(verifier), "name": "x"}
     there = httpx.get(coordinator.http.get("/session/oidc", params=query).headers["Location"], verify=False)
-    coordinator.http.get(there.headers["Location"])
-    sent = coordinator.http.post(
-        "/session/oidc/code", params={key: query[key] for key in ("port", "challenge")}
-    )
-    assert sent.status_code == 303, sent.text
-    return str(httpx.URL(sent.headers["Location"]).params["code"])
+    page = coordinator.http.get(there.headers["Location"])
+    (code,) = re.findall(r'value="([^"]+)"', page.text)
+    return str(code)
 
 
 def test_a_code_is_worth_a_key_once_and_only_with_its_secret(allowing: Coordinator) -> None:
-    code = code_for(allowing, "the secret")
-    exchange = {"code": code, "verifier": "another", "name": "x"}
-    assert allowing.http.post("/session/oidc/key", params=exchange).status_code == 401
+    exchange = {"code": code_for(allowing, "the secret"), "verifier": "another", "name": "x"}
+    assert allowing.http.post("/session/oidc/key", json=exchange).status_code == 401
     exchange["verifier"] = "the secret"
-    assert allowing.http.post("/session/oidc/key", params=exchange).status_code == 201
-    assert allowing.http.post("/session/oidc/key", params=exchange).status_code == 401
+    assert allowing.http.post("/session/oidc/key", json=exchange).status_code == 201
+    assert allowing.http.post("/session/oidc/key", json=exchange).status_code == 401
 
 
-def test_a_code_is_no_session(allowing: Coordinator) -> None:
+def test_of_requests_that_bring_one_code_at_once_one_gets_a_key(allowing: Coordinator) -> None:
+    exchange = {"code": code_for(allowing, "the secret"), "verifier": "the secret", "name": "x"}
+    with ThreadPoolExecutor(8) as pool:
+        answers = pool.map(lambda _: allowing.http.post("/session/oidc/key", json=exchange), range(8))
+    assert sorted(answer.status_code for answer in answers) == [201] + [401] * 7
+
+
+def test_a_code_and_the_secret_are_in_no_address(allowing: Coordinator) -> None:
+    exchange = {"code": code_for(allowing, "the secret"), "verifier": "the secret", "name": "x"}
+    answer = allowing.http.post("/session/oidc/key", params=exchange)
+    assert answer.status_code == 422, "an older `mallorn login` sends them so"
+    assert "in the request's body" in answer.json()["detail"]
+    assert "install its version of mallorn" in answer.json()["hint"]
+    exchange["name"] = "x" * 3000
+    assert allowing.http.post("/session/oidc/key", json=exchange).status_code == 413
+
+
+def test_a_sign_in_for_the_command_line_signs_no_browser_in(allowing: Coordinator) -> None:
     code = code_for(allowing, "the secret")
+    assert allowing.http.get("/jobs").status_code == 401
     name = f"mallorn_session_{urlsplit(allowing.url).port}"
     assert httpx.get(f"{allowing.url}/api/v1/jobs", cookies={name: code}).status_code == 401
 
 
-def test_another_website_gets_no_code(allowing: Coordinator) -> None:
-    code_for(allowing, "the secret")
-    query = {"port": 1999, "challenge": "0" * 64}
-    there = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
-    answer = allowing.http.post("/session/oidc/code", params=query, headers=there)
-    assert answer.status_code == 403
+def test_a_cookie_that_another_port_set_sends_the_code_nowhere_else(allowing: Coordinator) -> None:
+    port, digest = urlsplit(allowing.url).port, "0" * 64
+    for asked in (f"80@evil.example.{digest}.x", f"1999/..{digest}.x", f"1999.{digest}", ""):
+        cookies = {f"mallorn_oidc_{port}": f"s.n.v.{asked}"}
+        answer = httpx.get(f"{allowing.url}/api/v1/session/oidc/callback?state=s&code=c", cookies=cookies)
+        assert answer.status_code == 401
+        assert "started in another browser" in answer.json()["detail"]
+
+
+def test_a_logout_says_that_a_key_could_not_be_revoked(allowing: Coordinator, browser: Browser) -> None:
+    mallorn("login", allowing.url)
+    (login,) = read_logins().services.values()
+    write_logins("gone", {"gone": login.model_copy(update={"url": "http://127.0.0.1:9"})})
+    result = mallorn("logout")
+    assert result.exit_code == 0
+    assert f"the key {login.key_id} is not revoked and stays valid" in result.stderr
+    assert f"mallorn keys revoke {login.key_id} --url http://127.0.0.1:9" in " ".join(result.stderr.split())
+
+
+def test_a_key_is_read_from_standard_input(coordinator: Coordinator, key: str) -> None:
+    result = mallorn("login", coordinator.url, "--api-key", "-", input=f"{key}\n")
+    assert result.exit_code == 0, result.stderr
+    assert "list of processes" not in result.stderr
+    assert mallorn("keys").exit_code == 0
+
+
+def test_a_key_in_the_command_is_taken_with_a_warning(
+    coordinator: Coordinator, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = "users of this machine can read this key in the list of processes"
+    assert words in " ".join(mallorn("login", coordinator.url, "--api-key", key).stderr.split())
+    monkeypatch.setenv("MALLORN_API_KEY", key)
+    assert words not in " ".join(mallorn("login", coordinator.url).stderr.split())

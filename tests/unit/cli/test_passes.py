@@ -35,7 +35,7 @@ def _answers(monkeypatch: pytest.MonkeyPatch) -> None:
     answers: dict[str, Any] = {"list_passes": [ENTRY], "report_passes": RecipeReport([FIRED], COPIES)}
 
     @contextmanager
-    def process() -> Iterator[ModelCompiler]:
+    def process(*_: Any, **__: Any) -> Iterator[ModelCompiler]:
         yield MadeUpGraphs(answers)
 
     monkeypatch.setattr(passes, "tvm_process", process)

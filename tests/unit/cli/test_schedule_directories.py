@@ -8,6 +8,7 @@ from typing import Any
 import fsspec
 import pytest
 
+from mallorn.cli import schedules
 from mallorn.cli.schedules import open_directory
 from mallorn.core.errors import InvalidRequest, StoreAway
 from mallorn.core.values.manifest import RECORDS, UNTIMED_SEC, WORKLOADS
@@ -148,4 +149,17 @@ def test_a_store_that_fails_is_away(memory: Any, monkeypatch: pytest.MonkeyPatch
         pytest.raises(StoreAway, match="PermissionError: no key"),
         open_directory("memory://team/schedules"),
     ):
+        pass
+
+
+@pytest.mark.parametrize("limit", ["MOST_FILES", "MOST_BYTES"])
+def test_a_directory_at_a_url_is_bounded(limit: str, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedules, limit, 3)
+    for number in range(2):
+        memory.pipe_file(f"/team/schedules/{number}", b"x")
+    with open_directory("memory://team/schedules") as folder:
+        assert len(list(folder.iterdir())) == 2
+    for number in range(4):
+        memory.pipe_file(f"/team/schedules/{number}", b"x")
+    with pytest.raises(InvalidRequest, match="holds more than"), open_directory("memory://team/schedules"):
         pass

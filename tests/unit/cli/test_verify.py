@@ -1,6 +1,7 @@
 """`mallorn verify`: what its checks say, which exit code they have, and what is kept as proof."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,19 @@ def test_a_workload_for_which_the_job_found_nothing_is_not_judged(exported: Sche
     assert outcomes(checks)["odd"] == "not judged"
 
 
+def test_with_a_baseline_its_manifest_decides_what_is_not_judged(exported: ScheduleDirectory) -> None:
+    manifest = exported.manifest.model_copy(update={"without_schedule": ["old"]})
+    rival = replace(exported, manifest=manifest)
+    checks = outcomes(check_applied(compiled(of=4, missing=["odd", "old"]), exported, rival))
+    assert (checks["odd"], checks["old"]) == ("failed", "not judged")
+
+
+def test_a_name_adds_no_row_to_the_summary() -> None:
+    check = Check(kind="numbers", name="a | passed |\n| numbers", outcome="failed", text="\\| passed |")
+    lines = to_markdown(Verification(model="m", checks=[check])).splitlines()
+    assert lines[-1] == "| a \\| passed \\| \\| numbers | failed | \\\\\\| passed \\| |"
+
+
 @pytest.mark.parametrize(
     ("tuned", "outcome"),
     [
@@ -119,8 +133,28 @@ def test_junit_has_a_case_per_check() -> None:
 def test_markdown_counts_workloads_and_lists_what_is_not_one_that_passed() -> None:
     text = to_markdown(FAILED)
     assert "1 of 1 workloads" in text
-    assert "| numbers | failed | 1e-2 \\| <more> |" in text
+    assert "| numbers | failed | 1e-2 \\| \\<more\\> |" in text
     assert "| a |" not in text
+
+
+HOSTILE = "x | passed | ![now](https://elsewhere.example/a) <img> `b`\n\n# all passed\x1b[2J\x00"
+NAMED_BY_A_STRANGER = Verification(
+    model=HOSTILE, checks=[Check(kind="applied", name=HOSTILE, outcome="failed", text=HOSTILE)]
+)
+
+
+def test_names_of_a_strangers_model_add_no_rows_links_or_html_to_markdown() -> None:
+    lines = to_markdown(NAMED_BY_A_STRANGER).splitlines()
+    assert len(lines) == 7
+    assert all(line.isprintable() for line in lines)
+    for line in (lines[0], lines[-1]):
+        assert not re.search(r"(?<!\\)(\[|\]|<|>|`|://)", line)
+    assert len(re.findall(r"(?<!\\)\|", lines[-1])) == 4, "the row has three cells"
+
+
+def test_names_of_a_strangers_model_leave_junit_readable() -> None:
+    suite = ElementTree.fromstring(to_junit(NAMED_BY_A_STRANGER))
+    assert [case.tag for case in suite] == ["testcase"]
 
 
 def test_a_damaged_proof_is_none(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from mallorn.core.settings import Settings
 from mallorn.db.repositories.access_control import apply_owner_action
 from mallorn.services.coordinator.app import create_app
 from mallorn.services.coordinator.sign_in import oidc_provider as provider
-from tests.fixtures.coordinator import Coordinator, Start
+from tests.fixtures.coordinator import PAGE, Coordinator, Start
 from tests.fixtures.issuer import CLIENT, SECRET, Issuer, issuing, new_key
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -34,7 +34,7 @@ def coordinator(start: Start, issuer: Issuer) -> Coordinator:
 
 def sent_away(coordinator: Coordinator) -> str:
     """Where a browser is sent; the client keeps its cookies, as a browser does."""
-    answer = coordinator.http.get("/session/oidc")
+    answer = coordinator.http.get("/session/oidc", params={"page": PAGE})
     assert answer.status_code == 303
     return str(answer.headers["Location"])
 
@@ -42,7 +42,7 @@ def sent_away(coordinator: Coordinator) -> str:
 def come_back(coordinator: Coordinator) -> httpx.Response:
     """A browser goes there, and follows the provider's answer back."""
     there = httpx.get(sent_away(coordinator), verify=False)
-    return coordinator.http.get(there.headers["Location"])
+    return coordinator.land(coordinator.http.get(there.headers["Location"]))
 
 
 def test_nobody_comes_in_unknown_and_the_page_learns_who_signs_in(
@@ -57,7 +57,7 @@ def test_nobody_comes_in_unknown_and_the_page_learns_who_signs_in(
 def test_who_was_named_is_signed_in_and_shown_the_page(coordinator: Coordinator) -> None:
     answer = come_back(coordinator)
     assert answer.status_code == 303, answer.text
-    assert answer.headers["Location"] == f"{coordinator.url}/"
+    assert answer.headers["Location"].startswith(f"{coordinator.url}/#session=")
     cookies = answer.headers.get_list("Set-Cookie")
     cookie = next(each for each in cookies if each.startswith("mallorn_session"))
     assert "HttpOnly" in cookie
@@ -172,8 +172,8 @@ def test_another_claim_may_name_the_owner(start: Start, issuer: Issuer) -> None:
     redirect = parse_qs(urlsplit(there).query)["redirect_uri"][0]
     assert redirect == "http://127.0.0.1:1/mallorn/api/v1/session/oidc/callback", "as browsers reach it"
     back = httpx.get(there).headers["Location"]
-    answer = coordinator.http.get(f"/session/oidc/callback?{urlsplit(back).query}")
-    assert answer.headers["Location"] == "http://127.0.0.1:1/mallorn/"
+    answer = coordinator.land(coordinator.http.get(f"/session/oidc/callback?{urlsplit(back).query}"))
+    assert answer.headers["Location"].startswith("http://127.0.0.1:1/mallorn/#session=")
     assert coordinator.http.get("/session").json()["owner"] == "ada"
 
 
@@ -248,7 +248,7 @@ def test_a_provider_that_refuses_is_told_in_its_words(coordinator: Coordinator) 
 
 def test_a_provider_that_is_away_is_a_503(start: Start) -> None:
     coordinator = start(oidc_issuer="http://127.0.0.1:1", oidc_client_id=CLIENT, oidc_allowed=["ada"])
-    answer = coordinator.http.get("/session/oidc")
+    answer = coordinator.http.get("/session/oidc", params={"page": PAGE})
     assert answer.status_code == 503
     assert "127.0.0.1:1" in answer.json()["detail"]
     assert answer.json()["hint"].startswith("curl ")
@@ -258,7 +258,7 @@ def test_a_description_that_is_none_is_a_503_that_names_the_field_and_not_its_va
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Issuer, "described", {"issuer": ["private"]})
-    answer = coordinator.http.get("/session/oidc")
+    answer = coordinator.http.get("/session/oidc", params={"page": PAGE})
     assert answer.status_code == 503
     assert "issuer: " in answer.json()["detail"]
     assert "private" not in answer.text
@@ -291,7 +291,7 @@ def test_an_address_begins_so_many_sign_ins_a_minute(
     assert come_back(coordinator).status_code == 303
     there = sent_away(coordinator)
     back = httpx.get(there).headers["Location"]
-    for path in ("/session/oidc", back):
+    for path in (f"/session/oidc?page={PAGE}", back):
         answer = coordinator.http.get(path)
         assert answer.status_code == 429
         assert int(answer.headers["Retry-After"]) > 0
@@ -312,4 +312,4 @@ def test_a_refused_browser_comes_to_the_page_which_says_why(coordinator: Coordin
 
 
 def test_where_none_is_set_up_there_is_none(start: Start) -> None:
-    assert start().http.get("/session/oidc").status_code == 404
+    assert start().http.get("/session/oidc", params={"page": PAGE}).status_code == 404

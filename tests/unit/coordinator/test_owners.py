@@ -5,15 +5,16 @@ from typing import Any
 import pytest
 from sqlalchemy import text, update
 
-from mallorn.core.api_keys import USUAL_SCOPES, Scope, hash_secret
+from mallorn.core.api_keys import USUAL_SCOPES, Scope, hash_page_secret, hash_secret
 from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState, RoundState
 from mallorn.db.repositories.access_control import SignIns
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.db.tables import Base, Job, Round
+from mallorn.db.tables import Base, Job, Round, SessionRow
 from mallorn.services.coordinator.web import authenticator
-from tests.fixtures.coordinator import Coordinator, OwnedRows, Start
+from mallorn.services.coordinator.web.authenticator import Credentials
+from tests.fixtures.coordinator import PAGE, Coordinator, OwnedRows, Start
 from tests.fixtures.rows import MODEL
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -80,8 +81,9 @@ def test_a_key_of_the_environment_opens_nothing_to_who_is_put_out(start: Start) 
 def test_a_sign_in_that_was_under_way_opens_nothing_either(coordinator: Coordinator) -> None:
     admin = coordinator.new_key("root", Scope.ADMIN).key
     treat(coordinator, admin, "ban")
+    row = SessionRow(owner=ADA, scopes=list(USUAL_SCOPES), page_digest=hash_page_secret(PAGE))
     with coordinator.database.transaction() as session:  # it had looked before
-        cookie = SignIns(session).create(ADA, USUAL_SCOPES, 60)
+        cookie = SignIns(session).create_session(row, 60)
     coordinator.http.cookies.set(f"mallorn_session_{coordinator.url.rpartition(':')[2]}", cookie)
     assert coordinator.http.get("/jobs").status_code == 401
 
@@ -181,6 +183,6 @@ def test_streams_of_one_key_ask_the_database_once(
     monkeypatch.setattr(
         type(door_of), "authenticate", lambda self, *shown: (asked.append(shown), caller(self, *shown))[1]
     )
-    assert all(door_of.is_still_valid(key, None, None) for _ in range(100))
-    assert asked == [(key, None, None)]
-    assert not door_of.is_still_valid("another", None, None)
+    assert all(door_of.is_still_valid(Credentials(key)) for _ in range(100))
+    assert asked == [(Credentials(key),)]
+    assert not door_of.is_still_valid(Credentials("another"))

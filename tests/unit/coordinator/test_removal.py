@@ -101,6 +101,7 @@ def test_it_is_told_what_is_kept_for_how_long(start: Start) -> None:
         "keep_events_days": 0,
         "keep_models_days": 0,
         "keep_audit_days": 0.5,
+        "keep_audit_entries": 1_000_000,
         "keep_backups": 2,
     }
 

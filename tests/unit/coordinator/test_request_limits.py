@@ -14,11 +14,12 @@ import starlette.requests
 from mallorn.core.api_keys import Scope, hash_secret
 from mallorn.core.errors import TooMany
 from mallorn.core.log_setup import LONGEST, JsonLines, TextLines
-from mallorn.services.coordinator import health, serve
-from mallorn.services.coordinator.web import quotas, request_limits
+from mallorn.services.coordinator import health
+from mallorn.services.coordinator.app import Coordinator as CoordinatorApp
+from mallorn.services.coordinator.web import quotas
 from mallorn.services.coordinator.web.quotas import MOST_BUCKETS, FewAtOnce, RateLimit
 from mallorn.services.coordinator.web.request_limits import LARGEST_BODY, LARGEST_HEADERS, LONGEST_ADDRESS
-from tests.fixtures.coordinator import Coordinator, Start
+from tests.fixtures.coordinator import PAGE, Coordinator, Start
 from tests.fixtures.waiting import PATIENCE, wait_for
 
 JSON = {"Content-Type": "application/json"}
@@ -84,12 +85,10 @@ def test_beyond_its_rate_a_key_sends_no_body(start: Start) -> None:
 
 
 @pytest.mark.parametrize("path", ["/jobs", "/models"])
-def test_a_body_that_comes_byte_by_byte_ends_with_its_time(
-    guarded: Coordinator, monkeypatch: pytest.MonkeyPatch, path: str
-) -> None:
-    monkeypatch.setattr(request_limits, "WAIT_SEC", 0.2)
+def test_a_body_that_comes_byte_by_byte_ends_with_its_time(start: Start, path: str) -> None:
+    impatient = start(api_keys={"ada": hash_secret("a key")}, client_wait_sec=0.2)
     method = "PUT" if path == "/models" else "POST"
-    with wire(guarded) as client, client.makefile("rb") as answer:
+    with wire(impatient) as client, client.makefile("rb") as answer:
         head = f"{method} /api/v1{path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer a key\r\n"
         client.sendall(f"{head}Content-Length: 1000\r\n\r\n ".encode())
         told = answer.read()
@@ -97,15 +96,13 @@ def test_a_body_that_comes_byte_by_byte_ends_with_its_time(
     assert b"TooSlow" in told
 
 
-def test_a_connection_on_which_no_request_comes_ends(
-    guarded: Coordinator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(serve, "HEAD_SEC", 0.2)
+def test_a_connection_on_which_no_request_comes_ends(start: Start) -> None:
+    impatient = start(client_wait_sec=0.2)
     for begun in (b"", b"GET /healthz HT"):
-        with wire(guarded) as client, client.makefile("rb") as answer:
+        with wire(impatient) as client, client.makefile("rb") as answer:
             client.sendall(begun)
             assert answer.read() == b""
-    with wire(guarded) as client, client.makefile("rb") as answer:
+    with wire(impatient) as client, client.makefile("rb") as answer:
         client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /heal")
         assert answer.readline().startswith(b"HTTP/1.1 ")
         assert answer.read().endswith(b"}"), "the second request never came"
@@ -139,7 +136,7 @@ def test_an_access_line_is_cut() -> None:
 
 def test_two_services_on_one_host_do_not_sign_each_others_browsers_out(start: Start) -> None:
     one, other = (start(api_keys={"ada": hash_secret("a key")}) for _ in range(2))
-    browser = httpx.Client(verify=False)
+    browser = httpx.Client(verify=False, headers={"X-Mallorn-Session": PAGE})
     for each in (one, other):
         headers = {"Authorization": "Bearer a key"}
         assert browser.post(f"{each.url}/api/v1/session", headers=headers).status_code == 201
@@ -200,6 +197,16 @@ def test_whether_it_is_ready_is_looked_up_once_for_all_who_ask(
             may_answer.set()
         assert {answer.result().status_code for answer in answers} == {200}
     assert len(looks) < 30
+
+
+def test_the_document_of_the_api_is_encoded_once(
+    guarded: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes 50 ms in the thread that serves everybody, and callers need no key for it."""
+    first = guarded.ask(None, "GET", "/openapi.json")
+    assert first.json()["openapi"]
+    monkeypatch.setattr(CoordinatorApp, "openapi", lambda _: pytest.fail("it is encoded again"))
+    assert guarded.ask(None, "GET", "/openapi.json").content == first.content
 
 
 def test_an_owner_has_a_few_dear_answers_at_a_time(
@@ -277,16 +284,17 @@ def test_an_owner_sees_which_key_an_admin_made_for_them(coordinator: Coordinator
     key_id = made.json()["id"]
     coordinator.ask(admin, "DELETE", f"/keys/{key_id}")
     told = coordinator.ask(hers, "GET", "/audit").json()["items"]
+    assert told.pop(0)["detail"] == f"first use of key {hers.split('_')[1]}"
     assert [(each["owner"], each["method"], each["subject"]) for each in told] == [
         ("root", "DELETE", "grace"),
         ("root", "POST", "grace"),
     ]
     assert told[1]["detail"] == f"key {key_id}, which may read"
     bob = coordinator.new_key("bob", Scope.READ).key
-    assert coordinator.ask(bob, "GET", "/audit").json()["items"] == []
-    pages = coordinator.ask(hers, "GET", "/audit", params={"limit": 1}).json()
-    rest = coordinator.ask(hers, "GET", "/audit", params={"limit": 1, "cursor": pages["next_cursor"]}).json()
-    assert [each["id"] for each in pages["items"] + rest["items"]] == [each["id"] for each in told]
+    assert [each["method"] for each in coordinator.ask(bob, "GET", "/audit").json()["items"]] == ["USE"]
+    pages = coordinator.ask(hers, "GET", "/audit", params={"limit": 2}).json()
+    rest = coordinator.ask(hers, "GET", "/audit", params={"limit": 2, "cursor": pages["next_cursor"]}).json()
+    assert [each["id"] for each in pages["items"][1:] + rest["items"]] == [each["id"] for each in told]
     coordinator.ask(admin, "POST", "/owners/erase", json={"owner": "grace"})
     everything = coordinator.ask(admin, "GET", "/audit").text
     assert "grace" not in everything

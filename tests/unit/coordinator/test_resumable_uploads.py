@@ -155,6 +155,47 @@ def test_unfinished_uploads_are_bounded(start: Start) -> None:
     assert [status(unlimited, 9), status(unlimited, 10)] == [204, 429], "four largest models' parts"
 
 
+def test_only_the_last_part_is_smaller_than_the_others(coordinator: Coordinator) -> None:
+    def status(index: int, size_bytes: int) -> int:
+        path = f"/uploads/{'e' * 64}/parts/{index}"
+        return coordinator.http.put(path, content=bytes(size_bytes)).status_code
+
+    assert [status(2, 5), status(0, PART), status(1, 1)] == [204, 204, 422]
+    assert [status(3, 1), status(2, PART), status(3, 1)] == [422, 204, 204]
+    assert sorted(stored(coordinator)) == ["0", "2", "3"]
+
+
+def test_an_owner_has_a_limited_number_of_unfinished_uploads(start: Start) -> None:
+    limited = start(quota_uploads=2)
+
+    def status(number: int, index: int = 0) -> int:
+        return limited.http.put(f"/uploads/{number:064x}/parts/{index}", content=bytes(PART)).status_code
+
+    assert [status(number) for number in range(4)] == [204, 204, 429, 429]
+    assert status(1, index=1) == 204, "those that began go on"
+
+
+def test_an_owner_has_a_limited_number_of_running_uploads(start: Start) -> None:
+    limited = start(quota_uploads=1)
+    with limited.parts.arriving.track_upload("local"):
+        assert limited.http.put("/models", content=b"a").status_code == 429
+        with limited.parts.arriving.track_upload("bob"):
+            pass
+    assert limited.http.put("/models", content=b"a").status_code == 200
+
+
+def test_bytes_count_against_the_quota_while_parts_are_joined(start: Start) -> None:
+    limited = start(quota_model_bytes=2 * PART)
+    content = bytes(PART) + b"rest"
+    path = f"/uploads/{hashlib.sha256(content).hexdigest()}"
+    assert limited.http.put(f"{path}/parts/0", content=content[:PART]).status_code == 204
+    assert limited.http.put(f"{path}/parts/1", content=content[PART:]).status_code == 204
+    with limited.parts.arriving.track_upload("local") as grow:
+        grow(PART)
+        assert limited.http.post(f"{path}/complete").status_code == 429
+    assert limited.http.post(f"{path}/complete").status_code == 200
+
+
 @pytest.fixture
 def guarded(start: Start) -> Coordinator:
     return start(api_keys={"ada": "f" * 64})  # it is redacted in messages

@@ -79,7 +79,7 @@ def test_the_list_comes_in_pages(coordinator: Coordinator, owned: OwnedRows) -> 
 
 
 def test_a_schedule_is_shown_with_trace_and_scripts(coordinator: Coordinator, both: tuple[int, int]) -> None:
-    file = coordinator.artifacts / scripts_uri("", "w0", "[1]").lstrip("/")
+    file = coordinator.artifacts / scripts_uri("", "local", "w0", "[1]").lstrip("/")
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps(SCRIPTS))
     slow, fast = (coordinator.http.get(f"/schedules/{number}").json() for number in both)
@@ -88,7 +88,7 @@ def test_a_schedule_is_shown_with_trace_and_scripts(coordinator: Coordinator, bo
 
 
 def test_half_written_scripts_are_none(coordinator: Coordinator, both: tuple[int, int]) -> None:
-    file = coordinator.artifacts / scripts_uri("", "w0", "[1]").lstrip("/")
+    file = coordinator.artifacts / scripts_uri("", "local", "w0", "[1]").lstrip("/")
     file.parent.mkdir(parents=True)
     for torn in (json.dumps(SCRIPTS)[:-3], "", "{}"):
         file.write_text(torn)

@@ -58,9 +58,10 @@ def test_a_store_need_be_no_folder(bucket: str) -> None:
     assert store.has_model(model_id)
     assert fs.find(bucket) == [fs._strip_protocol(model_uri(bucket, model_id))]
     assert fs.cat_file(model_uri(bucket, model_id)) == b"a model"
-    fs.pipe_file(scripts_uri(bucket, "w", "t"), b'{"original": "", "scheduled": "", "trace": ""}')
-    assert store.scripts("w", "t") is not None
-    assert store.scripts("w", "other") is None
+    fs.pipe_file(scripts_uri(bucket, "ada", "w", "t"), b'{"original": "", "scheduled": "", "trace": ""}')
+    assert store.scripts("ada", "w", "t") is not None
+    assert store.scripts("ada", "w", "other") is None
+    assert store.scripts("bob", "w", "t") is None
     remove(model_uri(bucket, model_id))
     remove(model_uri(bucket, model_id))
     assert not store.has_model(model_id)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mallorn.core import queues
+from mallorn.core.api_keys import hash_secret
 from mallorn.core.host_id import host_id
 from mallorn.core.targets import parse_target
 from mallorn.db.repositories.devices import Devices, SeenDevice
@@ -262,6 +263,22 @@ def test_a_job_that_no_device_measures_has_a_target_that_says_so(coordinator: Co
     for target in ("local", CPU):
         job = coordinator.submit(target=target, options={"measurer": "simulated"}).json()
         assert job["target"] == CPU.replace("{", '{"device":"simulated",')
+
+
+def test_a_simulated_candidate_occupies_a_worker_as_long_as_the_operator_allows(start: Start) -> None:
+    def status(coordinator: Coordinator, device_sec: float) -> int:
+        key = "a key" if coordinator.parts.settings.api_keys else None
+        model = coordinator.ask(key, "PUT", "/models", content=b"a model").json()["id"]
+        options = {"measurer": "simulated", "simulated": {"device_sec": device_sec}}
+        target = {"kind": "llvm", "num-cores": 2}
+        body = {"model_id": model, "target": target, "trials": 1, "options": options}
+        return coordinator.ask(key, "POST", "/jobs", json=body).status_code
+
+    own, keys = start(), {"ada": hash_secret("a key")}
+    assert [status(own, sec) for sec in (0.5, 60, 600)] == [201, 201, 422]
+    assert [status(start(api_keys=keys), sec) for sec in (0, 0.5)] == [201, 422]
+    allowing = start(api_keys=keys, simulated_device_sec=2)
+    assert [status(allowing, sec) for sec in (2, 3)] == [201, 422]
 
 
 def test_a_recording_that_nobody_could_read_is_refused_at_once(coordinator: Coordinator) -> None:

@@ -37,6 +37,13 @@ def test_who_listens_is_known_whatever_of_the_machine_is_bound(port: int) -> Non
     assert check_own_service(url) == url
 
 
+def test_a_listener_at_another_address_of_this_machine_is_known() -> None:
+    with socket.create_server(("127.0.0.2", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert listener_uid(port, "127.0.0.2") == os.getuid()
+        assert listener_uid(port) is None
+
+
 def test_where_nobody_listens_nobody_is_named() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))  # and does not listen

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,17 @@ import pytest
 
 from mallorn.core.outcomes import is_disturbed
 from mallorn.workers.detached.batch_record import read_results
-from mallorn.workers.detached.run_batch import FORMAT, BatchRefused, ResultsFile, run_calls
+from mallorn.workers.detached.pack_batch import zip_shared_modules
+from mallorn.workers.detached.run_batch import (
+    FORMAT,
+    MODULES,
+    BatchRefused,
+    ChildSession,
+    ResultsFile,
+    run_calls,
+)
+from mallorn.workers.sandbox.sandbox import WHOLE
+from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
 from tests.fixtures.batches import (
     HOST,
     begin,
@@ -22,6 +34,8 @@ from tests.fixtures.batches import (
     write_manifest,
 )
 from tests.fixtures.waiting import wait_for
+
+LEVEL = probe_sandbox_support("best-effort")
 
 
 @pytest.fixture
@@ -188,3 +202,61 @@ def test_a_file_that_is_no_batch_is_refused_in_a_sentence(tmp_path: Path, result
     assert process.returncode == 2
     assert "is not a batch, or is incomplete" in words
     assert "Traceback" not in words
+
+
+@pytest.mark.skipif(LEVEL != WHOLE, reason=f"the sandbox of this kernel is {LEVEL}")
+def test_candidates_run_in_the_sandbox_and_with_no_variable_of_the_user(
+    tmp_path: Path, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLUSTER_TOKEN", "secret")
+    batch = write_batch(tmp_path / "batch", [call("a", "double")])
+    session = ChildSession(batch, "require")
+    try:
+        assert session.device["sandbox"] == WHOLE
+        assert session._process is not None
+        process = Path("/proc", str(session._process.pid))
+        status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines())
+        assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+        assert b"CLUSTER_TOKEN" not in (process / "environ").read_bytes()
+        assert os.readlink(process / "fd" / "2").startswith("/tmp"), "not the user's terminal"
+    finally:
+        session.close()
+
+
+def test_a_batch_can_be_run_without_a_sandbox_and_the_results_say_so(tmp_path: Path, results: Path) -> None:
+    batch = write_batch(tmp_path / "batch", [call("a", "double")])
+    assert run_calls(batch, results, sandbox="off") == 0
+    [device] = [line["device"] for line in lines(results) if "device" in line]
+    assert device["sandbox"] == "off"
+
+
+def test_a_required_sandbox_that_this_kernel_lacks_refuses_the_batch(
+    tmp_path: Path, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = write_batch(tmp_path / "batch", [call("a", "double")])
+    (tmp_path / "landlock").mkdir()
+    lacking = (
+        "import mallorn.workers.sandbox.landlock as walls\n"
+        "def version(): raise OSError(95, 'Operation not supported')\n"
+        "walls.version = version\n"
+    )
+    (tmp_path / "landlock" / "sitecustomize.py").write_text(lacking)
+    paths = [str(tmp_path / "landlock"), str(batch / MODULES)]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    with pytest.raises(BatchRefused, match=r"without Landlock .*--sandbox best-effort"):
+        run_calls(batch, results, sandbox="require")
+
+
+def test_the_sandbox_of_a_batch_needs_only_the_standard_library(tmp_path: Path) -> None:
+    modules = tmp_path / "modules.zip"
+    modules.write_bytes(zip_shared_modules())
+    program = "import mallorn.workers.sandbox.sandbox as s; print(s.__file__)"
+    command = [
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        f"import sys; sys.path.insert(0, {str(modules)!r}); {program}",
+    ]
+    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert str(modules) in said.stdout

@@ -67,7 +67,7 @@ def test_truncated(build_model: Build, keep: float) -> None:
         (b"PK\x03\x04readme.txt", "zip", "unpack"),
         (b"\x80\x02}q\x00", "pickle", "torch.onnx.export"),
         (b"\x1c\x00\x00\x00TFL3\x00\x00", "TensorFlow Lite", "mv MODEL MODEL.tflite"),
-        (b"\x89HDF\r\n\x1a\n", "HDF5", "mv MODEL MODEL.h5"),
+        (b"\x89HDF\r\n\x1a\n", "HDF5", "MODEL.keras"),
         (b'{"root_index": 1, "nodes": []}', "JSON", "mv MODEL MODEL.json"),
         (b"# from tvm.script import ir as I\n@I.ir_module\nclass Module: pass", "TVMScript", "code"),
         (b"\x7fELF\x02\x01", "compiled library", "ONNX"),

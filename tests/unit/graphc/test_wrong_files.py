@@ -113,7 +113,9 @@ FIRST_LOOK = {
     "old pytorch": Case(content(b"\x80\x02}q\x00."), "is a pickle", "torch.onnx.export"),
     "safetensors": Case(safetensors, "weights without their network (safetensors)", "torch.onnx.export"),
     "keras": Case(archive("config.json", "model.weights.h5"), "is a Keras archive", ".keras"),
-    "hdf5": Case(content(b"\x89HDF\r\n\x1a\n" + bytes(64)), "is an HDF5 file (Keras)", "model.onnx.h5"),
+    "hdf5": Case(
+        content(b"\x89HDF\r\n\x1a\n" + bytes(64)), "is an HDF5 file (Keras)", "if you trust its author"
+    ),
     "tflite": Case(content(b"\x1c\0\0\0TFL3" + bytes(64)), "TensorFlow Lite", "model.onnx.tflite"),
     "noise": Case(content(bytes(range(255, 127, -1)) * 8), "is not an ONNX model", ".onnx file"),
     "cut short": Case(

@@ -105,13 +105,33 @@ def test_a_keras_file_is_loaded_and_exported(install: Install, tmp_path: Path) -
     model = tmp_path / "net.keras"
     model.write_bytes(b"keras")
 
-    def load_model(path: Path, compile: bool) -> Any:
+    def load_model(path: Path, compile: bool, safe_mode: bool) -> Any:
+        assert safe_mode
         content = path.read_bytes()
         return SimpleNamespace(export=lambda file, format, verbose: file.write_bytes(content + b">onnx"))
 
-    install(keras={"saving": SimpleNamespace(load_model=load_model)}, tf2onnx={})
+    install(keras={"saving": SimpleNamespace(load_model=load_model), "__version__": "3.15.1"}, tf2onnx={})
     with as_onnx(model) as file:
         assert (file.name, file.read_bytes()) == ("net.onnx", b"keras>onnx")
+
+
+@pytest.mark.parametrize("version", ["3.8.0", "3.14.1", "2.15.0"])
+def test_a_version_of_keras_that_runs_code_of_files_is_refused(
+    install: Install, tmp_path: Path, version: str
+) -> None:
+    (model := tmp_path / "net.keras").write_bytes(b"keras")
+    install(keras={"__version__": version}, tf2onnx={})
+    with pytest.raises(InvalidModel, match=f"Keras {version}") as caught, as_onnx(model):
+        pass
+    assert caught.value.hint == pip_install_command("tensorflow")
+
+
+def test_an_hdf5_file_is_refused_before_keras_reads_it(install: Install, tmp_path: Path) -> None:
+    (model := tmp_path / "net.h5").write_bytes(b"code")
+    install(keras={"__version__": "3.15.1"}, tf2onnx={})
+    with pytest.raises(InvalidModel, match="may hold code") as caught, as_onnx(model):
+        pass
+    assert "if you trust its author" in caught.value.hint
 
 
 def test_a_tflite_file_is_converted(install: Install, tmp_path: Path) -> None:
@@ -126,9 +146,7 @@ def test_a_tflite_file_is_converted(install: Install, tmp_path: Path) -> None:
         assert (file.name, file.read_bytes()) == ("net.onnx", b"tflite>onnx")
 
 
-@pytest.mark.parametrize(
-    ("name", "missing"), [("a.tflite", "tensorflow"), ("a.keras", "keras"), ("a.H5", "keras")]
-)
+@pytest.mark.parametrize(("name", "missing"), [("a.tflite", "tensorflow"), ("a.keras", "keras")])
 def test_without_the_converter_the_next_step_is_said(
     install: Install, tmp_path: Path, name: str, missing: str
 ) -> None:

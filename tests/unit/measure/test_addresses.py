@@ -8,7 +8,10 @@ from mallorn.workers.device.private_sockets import is_own_address, listen, priva
 from mallorn.workers.device.tracker_client import NO_KEY
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "8.8.8.8", "224.0.0.1", "2001:4860:4860::8888"])
+@pytest.mark.parametrize(
+    "host",
+    ["0.0.0.0", "::", "8.8.8.8", "224.0.0.1", "2001:4860:4860::8888", "::ffff:0.0.0.0", "::ffff:8.8.8.8"],
+)
 def test_an_address_open_to_strangers_is_refused(host: str) -> None:
     with pytest.raises(InvalidRequest, match="is public"):
         private_address(host)

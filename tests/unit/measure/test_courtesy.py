@@ -1,5 +1,6 @@
 """A child that gives way never computes while somebody times, and always goes on afterwards."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,17 @@ def test_a_lock_that_fails_on_the_way_leaves_the_child_running(
     with paused_while_timing(child, cores):
         wait_for(lambda: child.turns, "the child to go on")
         assert child.runs
+
+
+def test_a_user_who_keeps_the_lock_holds_up_no_import_for_ever(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    child, other = Computing(), CoreLock(path)
+    assert other.lock_exclusively(0)
+    with paused_while_timing(child, CoreLock(path), slice_sec=0.01, patience_sec=0.05):
+        wait_for(lambda: child.runs and caplog.text, "the child to go on")
+        assert f"process {os.getpid()} (" in caplog.text
+        assert "held the cores for 0.05 s" in caplog.text
+        before = child.turns
+        other.unlock()
+        wait_for(lambda: child.turns > before, "its next slice")

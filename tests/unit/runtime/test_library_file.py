@@ -1,7 +1,11 @@
 """What a library says of itself is read, and what this machine cannot run is refused, before it is loaded."""
 
+import io
 import json
+import os
 import platform
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +17,11 @@ import mallorn_runtime
 from mallorn.core.version import VERSION
 from mallorn.graphc.export import library_metadata
 from mallorn_runtime import LibraryRefused, Session, TensorInfo, library_file, read_library_file
-from tests.fixtures.command_line import ROOT
+from tests.fixtures.command_line import ROOT, clean_environment
 from tests.fixtures.elf_files import AARCH64, METADATA, X86_64, elf_bytes, write_library_file
 
 HERE = X86_64 if platform.machine() == "x86_64" else AARCH64
+CONTROL = "\x1b[2J\x1b]0;title\x07"
 OTHER = AARCH64 if HERE == X86_64 else X86_64
 
 
@@ -89,6 +94,10 @@ def test_what_is_no_library_is_refused(content: bytes, words: str, tmp_path: Pat
         lambda meta: json.dumps(meta | {"inputs": [{"name": "x"}]}).encode(),
         lambda meta: json.dumps(meta | {"ranges": {"n": [1]}}).encode(),
         lambda meta: json.dumps(meta | {"target": "llvm"}).encode(),
+        lambda meta: json.dumps(meta | {"threads": float("inf")}).encode(),
+        lambda meta: json.dumps(meta | {"ranges": {"n": [float("inf"), 1]}}).encode(),
+        lambda meta: json.dumps(meta | {"inputs": [{"name": "x", "dtype": "u8", "shape": [None]}]}).encode(),
+        lambda meta: json.dumps(meta | {"inputs": [{"name": "x", "dtype": "u8", "shape": "abc"}]}).encode(),
     ],
 )
 def test_damaged_metadata_are_refused(change: Callable[[Any], bytes], tmp_path: Path) -> None:
@@ -99,6 +108,62 @@ def test_damaged_metadata_are_refused(change: Callable[[Any], bytes], tmp_path: 
 @pytest.mark.parametrize("place", ["missing.so", "."])
 def test_a_path_without_a_file_is_refused(place: str, tmp_path: Path) -> None:
     assert "cannot be read" in refusal(tmp_path / place)
+
+
+def test_a_pipe_is_refused_without_waiting_for_a_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "model.so")
+    assert "it is no file" in refusal(tmp_path / "model.so")
+
+
+def test_names_of_sections_are_compared_without_copies() -> None:
+    class Names(bytes):
+        def __getitem__(self, index: Any) -> Any:
+            raise AssertionError("4096 sections would copy 16 MiB each")
+
+    class Content(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            return Names(super().read(size))
+
+    content = elf_bytes(b"{}")
+    assert library_file.find_section(Content(content), len(content)) == ("x86_64", b"{}")
+
+
+@pytest.mark.parametrize("change", [{"target": {"kind": CONTROL}}, {"cpu_features": [CONTROL]}])
+def test_refusals_have_no_control_characters_of_the_file(
+    change: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cpuinfo").write_text("flags\t\t: fpu\n")
+    monkeypatch.setattr(library_file, "PROCESSORS", tmp_path / "cpuinfo")
+    words = refusal(write_library_file(tmp_path / "model.so", HERE, **change))
+    assert words.isprintable()
+    assert "\\x1b[2J" in words
+
+
+def describe(path: Path) -> str:
+    """What `python -m mallorn_runtime FILE` prints."""
+    command = [sys.executable, "-m", "mallorn_runtime", str(path)]
+    env = clean_environment(PYTHONPATH=str(ROOT / "runtime"))
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_description_on_a_terminal_has_no_control_characters_of_the_file(tmp_path: Path) -> None:
+    spec = {"name": CONTROL, "dtype": CONTROL, "shape": [CONTROL]}
+    path = write_library_file(tmp_path / "model.so", HERE, inputs=[spec], ranges={CONTROL: [1, 8]})
+    assert all(line.isprintable() for line in describe(path).split("\n"))
+
+
+def test_a_description_runs_no_code_of_the_library(tmp_path: Path) -> None:
+    metadata = ", ".join(map(str, json.dumps(METADATA).encode()))
+    (tmp_path / "model.c").write_text(
+        f"""
+#include <stdlib.h>
+__attribute__((section(".mallorn"), used)) static const char metadata[] = {{{metadata}, 0}};
+__attribute__((constructor)) static void start(void) {{ exit(3); }}
+"""
+    )
+    library = tmp_path / "model.so"
+    subprocess.run(["cc", "-shared", "-fPIC", tmp_path / "model.c", "-o", library], check=True)
+    assert describe(library) == "input x: float32 (4, 16)\noutput y: float32 (4, 16)\n"
 
 
 def test_the_package_has_the_version_of_mallorn_and_the_same_format() -> None:

@@ -21,6 +21,7 @@ DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
 ALL = {f"MALLORN_{name.upper()}" for name in Settings.model_fields}
 OF_COMMANDS = {"MALLORN_API_KEY", "MALLORN_HOST", "MALLORN_PORT"}
 OF_HOSTS = {"MALLORN_DATA_DIR", "MALLORN_HOST_FOLDER"}
+OF_FLEET = {"MALLORN_RPC_KEY"}
 OF_CALLERS = {name for name in ALL if name.startswith(("MALLORN_OIDC_", "MALLORN_API_KEYS", "MALLORN_URL"))}
 S3 = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION", "FSSPEC_S3_ENDPOINT_URL"}
 OURS = sorted(name for name, service in SERVICES.items() if "build" in service)
@@ -52,11 +53,24 @@ def test_only_the_coordinator_is_published_and_only_on_loopback() -> None:
     assert published == {"coordinator": ["127.0.0.1:8000:8000"]}
 
 
-def test_everything_else_sits_on_a_network_without_a_way_out() -> None:
-    assert COMPOSE["networks"]["inside"]["internal"] is True
-    assert {name for name, service in SERVICES.items() if service["networks"] != ["inside"]} == {
-        "coordinator"
-    }
+def test_only_the_coordinator_is_on_a_network_with_a_way_out() -> None:
+    internal = {name for name, network in COMPOSE["networks"].items() if network.get("internal")}
+    assert internal == {"inside", "fleet"}
+    reached = {name for name, service in SERVICES.items() if not set(service["networks"]) <= internal}
+    assert reached == {"coordinator"}
+
+
+def test_tracker_and_device_which_run_strangers_code_reach_neither_database_nor_broker() -> None:
+    for name in ("tracker", "device"):
+        assert SERVICES[name]["networks"] == ["fleet"]
+    for name in ("postgres", "redis"):
+        assert SERVICES[name]["networks"] == ["inside"]
+    assert SERVICES["worker"]["networks"] == ["inside", "fleet"]
+
+
+def test_only_the_fleet_has_the_key_with_which_devices_run_code() -> None:
+    holders = {name for name in OURS if "MALLORN_RPC_KEY" in SERVICES[name]["environment"]}
+    assert holders == {"worker", "tracker", "device"}
 
 
 def test_every_service_runs_without_root_and_without_new_privileges() -> None:
@@ -85,8 +99,8 @@ def test_every_variable_is_a_setting() -> None:
 @pytest.mark.parametrize(
     ("name", "read"),
     [
-        ("coordinator", ALL - OF_COMMANDS - OF_HOSTS),
-        ("control", ALL - OF_COMMANDS - OF_HOSTS - OF_CALLERS),
+        ("coordinator", ALL - OF_COMMANDS - OF_HOSTS - OF_FLEET),
+        ("control", ALL - OF_COMMANDS - OF_HOSTS - OF_CALLERS - OF_FLEET),
         ("worker", ALL - OF_COMMANDS - OF_CALLERS),
         ("device", {*DEVICE_VARIABLES, "MALLORN_RPC_KEY"}),
     ],

@@ -4,13 +4,17 @@ import errno
 import json
 import os
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from mallorn.core import address_checks
+from mallorn.core.address_checks import NotYours
 from mallorn.core.errors import InvalidRequest, StorageFull
 from mallorn.core.host_id import host_folder, host_id
 from mallorn.core.settings import Settings
@@ -111,6 +115,25 @@ def test_a_published_stack_can_be_read_until_it_ends(data: DataDir) -> None:
     assert data.read_stack() is None
 
 
+def test_a_listener_of_another_user_at_a_stacks_address_is_not_its_service(
+    data: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        another_process(data, "hold_stack_lock()"),
+        data.publish_stack_info(replace(INFO, url=f"http://127.0.0.1:{listener.getsockname()[1]}")),
+    ):
+        assert data.read_running_stack() is not None
+        rows = address_checks._read_proc_net_rows  # a listener of another user, as the kernel lists it
+        monkeypatch.setattr(
+            address_checks,
+            "_read_proc_net_rows",
+            lambda text: [[*row[:7], "4242", *row[8:]] for row in rows(text)],
+        )
+        with pytest.raises(NotYours, match="belongs to user 4242"):
+            data.read_running_stack()
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"url": 1, "unknown": 2}'])
 def test_a_torn_stack_file_is_no_stack(data: DataDir, text: str) -> None:
     data.stack_file.write_text(text)
@@ -176,7 +199,7 @@ def test_a_runtime_directory_that_others_may_enter_is_refused(data: DataDir) -> 
         pass
 
 
-def test_a_new_directory_is_its_users_alone_and_an_old_one_stays_as_it_was(
+def test_a_new_directory_is_its_users_alone_and_one_of_a_group_stays_the_groups(
     data: DataDir, tmp_path: Path
 ) -> None:
     assert data.path.stat().st_mode & 0o777 == 0o700
@@ -184,7 +207,7 @@ def test_a_new_directory_is_its_users_alone_and_an_old_one_stays_as_it_was(
     shared.mkdir()
     shared.chmod(0o2775)
     DataDir(shared).create_directories()
-    assert shared.stat().st_mode & 0o7777 == 0o2775
+    assert shared.stat().st_mode & 0o7777 == 0o2770
 
 
 def test_temporary_files_of_the_parts_lie_beside_the_data_for_this_user_alone(data: DataDir) -> None:

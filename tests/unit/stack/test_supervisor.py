@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mallorn.stack.supervised_process import READY_FILE_VARIABLE, ChildSpec, SupervisedChild
+from mallorn.stack.supervised_process import READY_FILE_VARIABLE, ChildSpec, SupervisedChild, trim_log
 from mallorn.stack.supervisor import PartFailed, RestartPatience, Supervisor
 from tests.fixtures.processes import UNTIL_KILLED, is_running, wait_until_gone
 from tests.fixtures.waiting import PATIENCE, wait_for
@@ -236,4 +236,30 @@ def test_a_log_that_outgrew_its_limit_is_moved_aside(tmp_path: Path, monkeypatch
         stack.start_children()
     for log in logs[1:]:
         assert log.read_text() == "", "whoever writes it"
-        assert log.with_suffix(".log.1").read_text() == "more than ten bytes"
+        assert log.with_suffix(".log.1").read_text() == " ten bytes"
+
+
+def test_only_the_newest_bytes_of_a_log_are_kept_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sparse file of any size costs no more of the disk than its newest bytes."""
+    monkeypatch.setattr("mallorn.stack.supervised_process.MAX_LOG_BYTES", 10)
+    log, aside = tmp_path / "part.log", tmp_path / "part.log.1"
+    with log.open("wb") as file:
+        file.seek(1 << 34)
+        file.write(b"newest")
+    trim_log(log)
+    assert (log.stat().st_size, aside.read_bytes()) == (0, b"\0" * 4 + b"newest")
+
+
+def test_no_link_in_place_of_a_log_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mallorn.stack.supervised_process.MAX_LOG_BYTES", 10)
+    secret = tmp_path / "secret"
+    secret.write_text("more than ten bytes")
+    (tmp_path / "linked.log").symlink_to(secret)
+    (tmp_path / "part.log").write_text("more than ten bytes")
+    (tmp_path / "part.log.1").symlink_to(secret)
+    for log in tmp_path.glob("*.log"):
+        trim_log(log)
+    assert secret.read_text() == "more than ten bytes"
+    assert (tmp_path / "part.log.1").read_text() == " ten bytes"

@@ -1,7 +1,5 @@
 """References of large programs are computed in tiles on all cores, and are the same bits."""
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +9,9 @@ from tvm import te, topi
 
 from mallorn.workers.tvm import reference_outputs
 from mallorn.workers.tvm.program_blocks import tensor_args
-from mallorn.workers.tvm.reference_outputs import _HOST, _build, call, parallelize
+from mallorn.workers.tvm.program_evaluator import run_here
+from mallorn.workers.tvm.reference_outputs import HOST, parallelize
+from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
 
 
 def product(rows: int, columns: int, terms: int, dtype: str, *, transposed: bool = False) -> Any:
@@ -45,8 +45,7 @@ def results(mod: Any) -> list[Any]:
         (rng.uniform(-1, 1, shape) * (100 if dtype.startswith("int") else 1)).astype(dtype)
         for _, dtype, shape in tensor_args(mod)
     ]
-    with tempfile.TemporaryDirectory() as folder:
-        return call(_build(mod, _HOST, str(Path(folder, "program.so"))), arrays)
+    return run_here(mod, as_tvm_target(HOST), arrays)
 
 
 @pytest.mark.parametrize(

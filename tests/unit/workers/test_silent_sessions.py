@@ -25,7 +25,7 @@ def ended(program: str) -> Iterator[Running]:
     assert process.stdout is not None
     process.stdout.readline()  # it has begun
     with socket.socket() as connection:
-        session = Running(process.pid, -1, connection, Path(), -1)
+        session = Running(process.pid, -1, connection, Path(), None, {})  # type: ignore[arg-type, typeddict-item]
         session.record_state()
         process.stdin.close()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)

@@ -1,7 +1,7 @@
 /** Signs this browser in with an API key, once the server wants one. */
 import { type FormEvent, type ReactNode, useState } from "react";
 import { useAct } from "./api/resource";
-import { address } from "./api/client";
+import { address, newSecret } from "./api/client";
 import { signIn, useSession } from "./api/session";
 import { TextField } from "./ui/fields";
 import { Dialog } from "./ui/parts";
@@ -27,9 +27,9 @@ export function KeyDialog({ onDone, onClose }: { onDone: () => void; onClose: ()
       )}
       {session?.provider && (
         <p className="buttons">
-          <a className="button primary" href={address("session/oidc")}>
+          <button type="button" className="primary" onClick={() => location.assign(address("session/oidc", { page: newSecret(".") }))}>
             Sign in with {session.provider}
-          </a>
+          </button>
         </p>
       )}
       <form onSubmit={submit} className="stack">

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from mallorn.core.errors import LeaseLost
 from mallorn.core.job_options import JobOptions, SimulatedOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
-from mallorn.research.simulated_device import measurer as simulated
 from mallorn.research.simulated_device.measurer import (
     LEAST_US,
     OPS_PER_US,
@@ -22,6 +22,8 @@ from mallorn.searchers.synthetic_space import SyntheticSpace
 from mallorn.searchers.testing import generator
 from mallorn.workers.interfaces.tensor_arguments import Arguments
 from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
+from mallorn.workers.process import lease_renewal
+from mallorn.workers.process.lease_renewal import LeaseKeeper
 from mallorn.workers.subprocesses.shutdown import STOP, ShutdownRequested
 from tests.kits.measurers import MeasurerTestCase, Workplace
 
@@ -99,8 +101,8 @@ def test_about_as_many_fail_as_asked_for_and_always_the_same() -> None:
 
 def test_a_candidate_keeps_its_device_as_long_as_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr(simulated.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(simulated.time, "sleep", lambda sec: clock.__setitem__(0, clock[0] + sec))
+    monkeypatch.setattr(lease_renewal.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(lease_renewal.time, "sleep", lambda sec: clock.__setitem__(0, clock[0] + sec))
     results = answers(slots(3), device_sec=1.5)
     assert clock[0] == pytest.approx(4.5)
     assert [result.trial.run_ms for result in results] == [1500.0] * 3
@@ -112,6 +114,11 @@ def test_a_worker_that_shall_stop_waits_for_no_made_up_device(monkeypatch: pytes
 
     monkeypatch.setattr(STOP, "raise_if_requested", asked)
     with pytest.raises(ShutdownRequested):
+        answers(slots(1), device_sec=600)
+
+
+def test_a_simulated_candidate_ends_when_its_job_is_cancelled() -> None:
+    with LeaseKeeper(lambda: False, lease_sec=0.06), pytest.raises(LeaseLost):
         answers(slots(1), device_sec=600)
 
 

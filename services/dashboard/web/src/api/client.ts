@@ -1,4 +1,4 @@
-/** Requests to the API next to this page; the browser adds the cookie of a sign-in. */
+/** Requests to the API next to this page; the browser adds the cookie of a sign-in, which counts only with the page's secret. */
 import type { ErrorBody, Page } from "./types";
 
 export const KEY_NEEDED = "mallorn-key-needed";
@@ -32,11 +32,31 @@ export function address(path: string, query: Query = {}, base: string = document
   return url.href;
 }
 
+/** Where the page's secret is stored: servers on other ports of the host get the cookie, but not the storage of this origin. */
+const SECRET = "mallorn-session";
+
+/** The header without which the cookie counts for nothing. */
+export const pageHeader = (): { [name: string]: string } => (localStorage[SECRET] ? { "X-Mallorn-Session": localStorage[SECRET] } : {});
+
+/** Start a sign-in with a random text; the text of one that ends with a dot waits for the provider's part. */
+export function newSecret(end = ""): string {
+  const text = Array.from(crypto.getRandomValues(new Uint8Array(32)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+  localStorage[SECRET] = text + end;
+  return text;
+}
+
+/** Take the provider's part out of the address to which a sign-in returned. */
+export function takeClaim(): void {
+  const [, claim] = /^#session=([\w-]+)$/.exec(location.hash) ?? [];
+  if (claim && localStorage[SECRET]?.endsWith(".")) localStorage[SECRET] += claim;
+  if (claim) history.replaceState(null, "", location.pathname);
+}
+
 /** The answer, or an ApiError in words that can be shown. */
 export async function ask(path: string, query: Query = {}, init: RequestInit = {}): Promise<Response> {
   let answer: Response;
   try {
-    answer = await fetch(address(path, query), init);
+    answer = await fetch(address(path, query), { ...init, headers: { ...init.headers, ...pageHeader() } });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new ApiError(0, "The coordinator does not answer.", "It is tried again by itself. Is mallorn up?");

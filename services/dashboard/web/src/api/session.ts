@@ -1,5 +1,5 @@
 /** Whom the server takes this browser for. The key itself is sent once; a cookie that no script reads stands for it. */
-import { address, ApiError, ask, get, words } from "./client";
+import { address, ApiError, ask, get, newSecret, pageHeader, words } from "./client";
 import { useResource, type Resource } from "./resource";
 import type { Session } from "./types";
 
@@ -9,7 +9,8 @@ export function useSession(): Resource<Session> {
 
 /** Raises the ApiError that says why the server does not know this key. */
 export async function signIn(key: string): Promise<void> {
-  const answer = await fetch(address("session"), { method: "POST", headers: { Authorization: `Bearer ${key}` } }).catch(() => null);
+  newSecret();
+  const answer = await fetch(address("session"), { method: "POST", headers: { Authorization: `Bearer ${key}`, ...pageHeader() } }).catch(() => null);
   if (answer === null) throw new ApiError(0, "The coordinator does not answer.", "");
   if (!answer.ok) throw await words(answer);
 }
