@@ -34,7 +34,7 @@ from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.interfaces.whole_model_engine import Engine
 
 sys.path.append(str(Path(__file__).parents[1] / "examples"))
-from quantize_model import write_quantised_model  # noqa: E402 - a file of the examples
+from quantize_model import write_quantised_model
 
 RAW: Final = Path("docs/results/int8")
 
