@@ -11,7 +11,6 @@ from mallorn.core.registry import REGISTRY, resolve
 from mallorn.costmodels.base import CostModel
 from mallorn.searchers.base import Searcher
 from mallorn.searchers.batch_sampler import BatchSampler
-from mallorn.services.planner.belief import Belief
 from mallorn.services.planner.families.base import Families
 from mallorn.services.planner.policy import Policy
 from mallorn.workers.features.feature_extractor import Extractor
@@ -26,12 +25,11 @@ CLASSES = {
     "stopping": StoppingRule,
     "measurer": Measurer,
     "policy": Policy,
-    "belief": Belief,
     "families": Families,
     "features": Extractor,
 }
-# The planner's own, what a cost model reads, and kinds of sketches.
-NOT_CHOSEN = {"belief", "features", "lowered_features", "cuda_sketch", "gpu_model"}
+# What a cost model reads, and kinds of sketches.
+NOT_CHOSEN = {"features", "lowered_features", "cuda_sketch", "gpu_model"}
 MEASURERS = [place.partition(":")[0] for place in REGISTRY["measurer"].values()]
 NAMES = [(seam, name) for seam in sorted(REGISTRY) for name in sorted(REGISTRY[seam])]
 
