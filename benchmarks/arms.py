@@ -18,7 +18,7 @@ from mallorn.job import Job
 from mallorn.local_service import wait_for_device
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.interfaces.whole_model_engine import Engine
-from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
+from mallorn.workers.tvm.graph_recipes import recipe_for
 from mallorn.workers.whole_model.interleaved_timing import time_interleaved
 
 RECORD = "workload", "sketch", "decisions", "outcome", "latency_us", "run_us", "run_ms", "origin", "predicted"
@@ -51,7 +51,7 @@ def count_tasks(model: Path, target: Target, recipe: str) -> int:
 def task_keys(model: Path, target: Target, recipe: str) -> list[str]:
     """Return the workload keys of a model's tasks after a recipe."""
     with ModelCompiler() as graphs:
-        model_tasks = graphs.extract(str(model), target.text, stored_recipe(recipe_for(recipe, target)), {})
+        model_tasks = graphs.extract(str(model), target.text, recipe_for(recipe, target), {})
     return [task.key for task in model_tasks.tasks]
 
 
@@ -97,7 +97,7 @@ def stock_arm(
         "--target",
         target.text,
         "--recipe",
-        stored_recipe(recipe_for(recipe, target)).model_dump_json(),
+        recipe_for(recipe, target).model_dump_json(),
     ]
     command += ["--trials", str(trials), "--batch", str(batch), "--seed", str(seed)]
     env = os.environ | {"TVM_NUM_THREADS": str(target.num_cores)}
@@ -133,7 +133,7 @@ def compare_latency(
     """
     env = {"TVM_NUM_THREADS": str(target.num_cores)}
     inputs = str(folder / "inputs.npz")
-    steps = stored_recipe(recipe_for(recipe, target))
+    steps = recipe_for(recipe, target)
     hits: dict[str, Any] = {}
     with ExitStack() as stack:
         graphs = stack.enter_context(ModelCompiler(env=env))
@@ -142,7 +142,7 @@ def compare_latency(
         engines: dict[str, Engine] = {}
         for name, directory in schedules.items():
             library = str(folder / f"{name}.so")
-            arm_recipe = stored_recipe(recipe_for((recipes or {}).get(name, recipe), target))
+            arm_recipe = recipe_for((recipes or {}).get(name, recipe), target)
             compiled = graphs.compile_model(str(model), str(directory), target.text, arm_recipe, library, {})
             hits[name] = {"found": compiled.found, "of": compiled.of, "missing": compiled.missing}
             engines[name] = stack.enter_context(Engine(env=env, name=name))

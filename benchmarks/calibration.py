@@ -1,6 +1,6 @@
 """How often a belief's 80 % intervals contain the best latency that the next round found.
 
-python -m benchmarks.calibration [--curves benchmarks/data/curves.parquet] [--belief NAME] [--json FILE]
+python -m benchmarks.calibration [--curves benchmarks/data/curves.parquet] [--json FILE]
 
 Every recording is replayed in round-robin order: before each round the belief gets all tasks of the model
 with their rounds so far, related tasks included, and forecasts the round's best. Rounds without a valid
@@ -21,10 +21,8 @@ from typing import Any, Final
 
 from benchmarks.hosts import describe_host
 from benchmarks.sim.curve_file import CurveFile, RecordedRound
-from mallorn.core.registry import resolve
-from mallorn.services.planner.belief import Belief, Forecast
-from mallorn.services.planner.plan_rounds import BELIEF
-from mallorn.services.planner.planner_values import Point, TaskView
+from mallorn.services.planner.planner_values import Forecast, Point, TaskView
+from mallorn.services.planner.power_law_belief import PowerLaw
 
 CURVES: Final = Path("benchmarks/data/curves.parquet")
 KNOWN: Final = ((0, 0), (1, 1), (2, 2), (3, 5), (6, None))  # groups by known points
@@ -51,7 +49,7 @@ class Judged:
 def main() -> None:
     args = _arguments()
     file = CurveFile(args.curves)
-    belief: Belief = resolve("belief", args.belief)()
+    belief = PowerLaw()
     judged = [one for cell in _cells(file.rounds()) for one in replay(cell, belief)]
     if not judged:
         raise SystemExit(f"{args.curves} holds no curves: python -m benchmarks.record_curves MODEL.onnx")
@@ -61,14 +59,14 @@ def main() -> None:
         "overall": figures_of(judged),
     }
     if args.json:
-        raw = {"benchmark": "calibration", "belief": args.belief, "seed": None, **describe_host()}
+        raw = {"benchmark": "calibration", "belief": "power-law", "seed": None, **describe_host()}
         raw |= {"recorded_on": file.facts(), "figures": figures, "raw": [asdict(one) for one in judged]}
         raw |= {"headline": figures["overall"]["held"]}
         args.json.write_text(json.dumps(raw, indent=1) + "\n")
-    _print(figures, args.belief)
+    _print(figures)
 
 
-def replay(rounds: Sequence[RecordedRound], belief: Belief) -> Iterator[Judged]:
+def replay(rounds: Sequence[RecordedRound], belief: PowerLaw) -> Iterator[Judged]:
     """Forecast every round of one recording from the earlier rounds."""
     tasks = _by_task(rounds)
     for index in range(max(len(curve) for curve in tasks)):
@@ -107,7 +105,7 @@ def _by_task(rounds: Iterable[RecordedRound]) -> list[list[RecordedRound]]:
 
 
 def _forecasts(
-    tasks: Sequence[Sequence[RecordedRound]], index: int, belief: Belief
+    tasks: Sequence[Sequence[RecordedRound]], index: int, belief: PowerLaw
 ) -> Iterator[tuple[RecordedRound, TaskView, Forecast]]:
     """Yield each task's round at this index, with the view and forecast of its task."""
     views = [task_view(curve[:index], curve[0]) for curve in tasks]
@@ -151,13 +149,13 @@ def _grouped(judged: Iterable[Judged], key: Callable[[Judged], str]) -> dict[str
     return {name: figures_of(group) for name, group in sorted(groups.items())}
 
 
-def _print(figures: dict[str, Any], belief: str) -> None:
+def _print(figures: dict[str, Any]) -> None:
     print(f"{'':16} forecasts  held  below  above  log width  log bias")
     for group in ("model", "known"):
         for name, row in figures[group].items():
             print(_line(f"{name} known" if group == "known" else name, row))
     print(_line("all", figures["overall"]))
-    print(f"80 % intervals of {belief} that held the next round's best: {figures['overall']['held']:.3f}")
+    print(f"80 % intervals that held the next round's best: {figures['overall']['held']:.3f}")
 
 
 def _line(name: str, row: dict[str, Any]) -> str:
@@ -168,7 +166,6 @@ def _line(name: str, row: dict[str, Any]) -> str:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--curves", type=Path, default=CURVES)
-    parser.add_argument("--belief", default=BELIEF)
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
 

@@ -30,7 +30,7 @@ from mallorn.workers.interfaces.model_compiler import ModelTask
 from mallorn.workers.tvm.compile_cuda import find_toolchain
 from mallorn.workers.tvm.cuda_kernel_resources import CudaLibrary, KernelFigures, compile_for_cuda
 from mallorn.workers.tvm.extract_tasks import extract
-from mallorn.workers.tvm.graph_recipes import recipe_for, recipe_of, stored_recipe
+from mallorn.workers.tvm.graph_recipes import recipe_for, recipe_of
 from mallorn.workers.tvm.run_recipe_passes import as_tvm_target, run_steps
 from zoo import MODELS
 from zoo.command import Networks
@@ -43,7 +43,7 @@ Row = dict[str, Any]
 
 def tasks_of(model: ModelProto, target: str) -> tuple[Sequence[ModelTask], StoredRecipe]:
     """Return the tasks of a model on a target, and the recipe that made them."""
-    recipe = stored_recipe(recipe_for("tuned", parse_target(target)))
+    recipe = recipe_for("tuned", parse_target(target))
     with TemporaryDirectory() as folder:
         path = Path(folder, "model.onnx")
         path.write_bytes(model.SerializeToString())

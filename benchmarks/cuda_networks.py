@@ -32,7 +32,7 @@ from mallorn.workers.interfaces.model_compiler import ModelTask
 from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE
 from mallorn.workers.tvm.cuda_kernel_resources import compile_for_cuda
 from mallorn.workers.tvm.extract_tasks import extract
-from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
+from mallorn.workers.tvm.graph_recipes import recipe_for
 from mallorn.workers.tvm.loop_nests import nests
 from mallorn.workers.tvm.parsed_program_cache import parse_module, parse_tvm_target
 from mallorn.workers.tvm.rebuild_schedule import rebuild
@@ -76,7 +76,7 @@ def main(argv: Sequence[str]) -> None:
 
 def rows(network: Path, precision: str, target: Target, options: argparse.Namespace) -> Iterator[Row]:
     """Yield a row for each task of a network."""
-    recipe = stored_recipe(recipe_for("tuned", target, precision))
+    recipe = recipe_for("tuned", target, precision)
     for task in extract(str(network), target.text, recipe, {}).tasks:
         yield {
             "network": network.stem,

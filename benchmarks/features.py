@@ -34,7 +34,7 @@ from mallorn.workers.interfaces.model_compiler import ModelCompiler, ModelTask
 from mallorn.workers.measure.measurer_interface import Program
 from mallorn.workers.round.feature_lookup import LOWERED
 from mallorn.workers.round.round_context import descriptors
-from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
+from mallorn.workers.tvm.graph_recipes import recipe_for
 from mallorn.workers.tvm.tvm_space import TvmSpace
 
 RECIPE = "tuned"
@@ -106,7 +106,7 @@ def _ask(
 def _tasks(model: Path, target: Target) -> list[ModelTask]:
     """Return the task of each operator with most FLOPs."""
     with ModelCompiler() as graphs:
-        recipe = stored_recipe(recipe_for(RECIPE, target))
+        recipe = recipe_for(RECIPE, target)
         extracted = graphs.extract(str(model), target.text, recipe, {})
     ordered = sorted(extracted.tasks, key=lambda task: task.flops)
     return list({task.op: task for task in ordered}.values())

@@ -31,7 +31,9 @@ from benchmarks.hosts import describe_host
 from benchmarks.lab.cell_file import CellFile
 from benchmarks.lab.cells import Cell, Finished, parse, run_all
 from benchmarks.lab.grid import NO_MODEL, STANDARD, Combination
+from benchmarks.lab.replay_search import RecordedArena, ShownSpace, play
 from benchmarks.lab.shared_models import play_together
+from benchmarks.lab.shipped_recordings import shipped_recordings
 from benchmarks.sim.curves import ModelCurves, TaskCurve
 from benchmarks.sim.play import play as play_job
 from benchmarks.sim.state import new_job
@@ -39,8 +41,6 @@ from mallorn.core.errors import MallornError
 from mallorn.core.registry import REGISTRY, resolve
 from mallorn.costmodels.views import VIEWS
 from mallorn.research.replay.recording_file import read_facts, read_tasks
-from mallorn.research.replay.replay_search import RecordedArena, ShownSpace, play
-from mallorn.research.replay.shipped_recordings import shipped_recordings
 
 FEWEST: Final = 8
 GOAL: Final = 0.95

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from benchmarks.gpu.programs import module_of
 from benchmarks.gpu.tasks import BY_NAME
 from benchmarks.hosts import describe_host
+from benchmarks.lab.shipped_recordings import shipped_recording
 from mallorn.core.values.machine import Machine, peak_gflops
 from mallorn.research.replay.recorded_task import RecordedTask
 from mallorn.research.replay.recording_file import read_tasks
-from mallorn.research.replay.shipped_recordings import shipped_recording
 from mallorn.searchers.loop_nest import Nest
 from mallorn.searchers.roller.rank_candidates import Constructor
 from mallorn.searchers.space import Sketch

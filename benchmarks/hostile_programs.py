@@ -18,7 +18,7 @@ from benchmarks.hosts import describe_host
 from mallorn.core.errors import MallornError, Unavailable
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
 from mallorn.workers.interfaces.model_compiler import ModelCompiler, open_sandboxed_compiler
-from mallorn.workers.tvm.graph_recipes import TUNED, stored_recipe
+from mallorn.workers.tvm.graph_recipes import TUNED
 from tests.fixtures.hostile import accesses, models, programs
 
 LIMIT_SEC: Final = 120.0
@@ -84,7 +84,7 @@ class Readers:
     def onnx(self, data: bytes) -> str:
         """Import a model as a job does, and return the number of its tasks."""
         (path := self._folder / "model.onnx").write_bytes(data)
-        recipe = stored_recipe(TUNED)
+        recipe = TUNED
         found = self._models.extract.call_with_limit(LIMIT_SEC, str(path), seeds.TARGET, recipe, {})
         return f"it has {len(found.tasks)} tasks"
 

@@ -13,7 +13,7 @@ from benchmarks.mutant_files import mutant
 from mallorn.core.errors import InvalidModel
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.subprocesses.errors import ChildCrashed, ChildError, ChildTimeout
-from mallorn.workers.tvm.graph_recipes import TUNED, stored_recipe
+from mallorn.workers.tvm.graph_recipes import TUNED
 
 TARGET: Final = '{"kind":"llvm","mcpu":"haswell","num-cores":2}'
 LIMIT_SEC: Final = 60.0
@@ -25,7 +25,7 @@ def ending(graphs: ModelCompiler, data: bytes, folder: Path) -> tuple[str, str]:
     path = folder / "model.onnx"
     path.write_bytes(data)
     try:
-        model = graphs.extract.call_with_limit(LIMIT_SEC, str(path), TARGET, stored_recipe(TUNED), {})
+        model = graphs.extract.call_with_limit(LIMIT_SEC, str(path), TARGET, TUNED, {})
     except InvalidModel as error:
         return "refused", error.message
     except ChildTimeout as error:

@@ -20,12 +20,12 @@ import numpy as np
 
 from benchmarks.hosts import describe_host
 from benchmarks.lab.grid import STANDARD, Combination
+from benchmarks.lab.replay_search import Arena, RecordedArena, ShownSpace
 from benchmarks.lab.summary import WORST
 from benchmarks.lab.synthetic_arena import SyntheticArena
 from mallorn.costmodels.base import CostModel
 from mallorn.costmodels.labels import labels
 from mallorn.research.replay.recording_file import read_tasks
-from mallorn.research.replay.replay_search import Arena, RecordedArena, ShownSpace
 from mallorn.searchers.base import DEFAULT, Proposal, Trial
 from mallorn.searchers.batch_searcher import Request
 from mallorn.searchers.fill_batch import as_pending_trials

@@ -22,6 +22,7 @@ from typing import Final
 import numpy as np
 
 from benchmarks.hosts import describe_host
+from benchmarks.lab.replay_search import RecordedSpace, WideSpace
 from mallorn.core.errors import NotFound
 from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
@@ -29,7 +30,6 @@ from mallorn.core.registry import REGISTRY, resolve
 from mallorn.costmodels.base import CostModel
 from mallorn.research.replay.recorded_task import RecordedTask
 from mallorn.research.replay.recording_file import read_tasks
-from mallorn.research.replay.replay_search import RecordedSpace, WideSpace
 from mallorn.searchers.base import Searcher, Trial
 from mallorn.searchers.simulate_search import fit_on_history
 from mallorn.searchers.space import Candidate, Space

@@ -3,8 +3,8 @@
 python -m benchmarks.quantised FOLDER [NAME ...] --work DIR [--trials 0] [--threads 2 1] [--samples 8]
                                [--python PYTHON] [--rivals openvino_cpu] [--raw docs/results/int8]
 
-FOLDER holds ONNX files in float32 with fixed shapes. Each is quantised as by `mallorn
-quantize`, on random samples; both files are a job each. Then engines take turns of some 150 ms
+FOLDER holds ONNX files in float32 with fixed shapes. Each is quantised as by
+examples/quantize.py, on random samples; both files are a job each. Then engines take turns of some 150 ms
 in their own processes, stopped while another runs: ours and onnxruntime on both files, and
 rivals on the quantised one, with inputs that the quantiser did not see. DIR keeps files and
 schedules, --raw one file per network and number of threads: a second run adds missing ones.
@@ -28,11 +28,13 @@ from benchmarks.latency import compared, loaded, rivals_of
 from benchmarks.model_folder import files_of, folder_parser
 from benchmarks.quantised_report import FLOAT, INT8, RIVAL, RIVAL_FLOAT, Cell, table
 from benchmarks.rival import NAMES, Rival
-from mallorn.cli.quantize_model import write_quantised_model
 from mallorn.cli.schedule_directory import local_model, read_schedule_directory
 from mallorn.local_service import wait_for_device
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.interfaces.whole_model_engine import Engine
+
+sys.path.append(str(Path(__file__).parents[1] / "examples"))
+from quantize_model import write_quantised_model
 
 RAW: Final = Path("docs/results/int8")
 

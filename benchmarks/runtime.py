@@ -161,7 +161,7 @@ def in_small_network(script: str, rows: int = 4) -> dict[str, Any]:
     """Run a script with a library of one small operator and its ONNX file."""
     from mallorn.core.targets import parse_target
     from mallorn.workers.tvm.compile_model import compile_model
-    from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
+    from mallorn.workers.tvm.graph_recipes import recipe_for
 
     with TemporaryDirectory() as folder:
         model, library = Path(folder, "small.onnx"), Path(folder, "small.so")
@@ -170,7 +170,7 @@ def in_small_network(script: str, rows: int = 4) -> dict[str, Any]:
         opset = [helper.make_opsetid("", 17)]
         onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), model)
         target = parse_target({"kind": "llvm", "num-cores": 2})
-        recipe = stored_recipe(recipe_for("tuned", target))
+        recipe = recipe_for("tuned", target)
         compile_model(str(model), None, target.text, recipe, str(library), {})
         return {"figures": run_script(script, library, model)}
 

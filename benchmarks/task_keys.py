@@ -22,7 +22,7 @@ from benchmarks.networks.held_out import HELD_OUT
 from benchmarks.networks.quantised import QUANTISED
 from mallorn.core.targets import parse_target
 from mallorn.workers.tvm.extract_tasks import extract
-from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
+from mallorn.workers.tvm.graph_recipes import recipe_for
 from zoo import MODELS
 from zoo.command import Networks
 
@@ -59,7 +59,7 @@ Keys = dict[str, int]  # weights of tasks by key
 def task_keys(network: str, target: str) -> Keys:
     """Return the weight of each task of a network by its key."""
     frozen, parsed = NETWORKS[network], parse_target(TARGETS[target])
-    recipe = stored_recipe(recipe_for("tuned", parsed, frozen.precision))
+    recipe = recipe_for("tuned", parsed, frozen.precision)
     with TemporaryDirectory(prefix="mallorn-keys-") as folder:
         model = Path(folder, f"{network}.onnx")
         model.write_bytes(frozen.build(0).SerializeToString(deterministic=True))

@@ -26,7 +26,7 @@ from mallorn.onnx_export import to_onnx
 from mallorn.torch_backend import CompiledGraph
 from mallorn.workers.interfaces.model_compiler import Extraction
 from mallorn.workers.tvm.extract_tasks import extract, extract_network_tasks
-from mallorn.workers.tvm.graph_recipes import TUNED, stored_recipe
+from mallorn.workers.tvm.graph_recipes import TUNED
 from mallorn.workers.tvm.import_onnx_to_relax import ImportedModel
 
 RAW: Final = Path("docs/results/torch/keys.jsonl")
@@ -98,11 +98,11 @@ def import_by(way: str, network: torch.nn.Module, inputs: tuple[Any, ...], folde
     else:
         specs = [(tuple(value.shape), str(value.dtype).removeprefix("torch.")) for value in inputs]
         mod = from_fx(torch.fx.symbolic_trace(network), specs)
-    return extract_network_tasks(ImportedModel(mod, [], [], {}), TARGET, stored_recipe(TUNED))
+    return extract_network_tasks(ImportedModel(mod, [], [], {}), TARGET, TUNED)
 
 
 def extract_file(file: Path) -> Extraction:
-    return extract(str(file), TARGET, stored_recipe(TUNED), {})
+    return extract(str(file), TARGET, TUNED, {})
 
 
 def operations_by_key(extraction: Extraction) -> dict[str, float]:

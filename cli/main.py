@@ -30,7 +30,6 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "submit": "mallorn.cli.jobs:submit",
         "resume": "mallorn.cli.tune_and_resume:resume",
         "check": "mallorn.cli.check:check",
-        "quantize": "mallorn.cli.quantize:quantize",
         "compile": "mallorn.cli.compile_and_bench:compile_model",
         "bench": "mallorn.cli.compile_and_bench:bench",
         "verify": "mallorn.cli.verify_and_retune:verify",

@@ -23,15 +23,11 @@ app = command_group("List, upload or delete models.")
 @app.command("list")
 @expand_option_groups
 def models(
-    file: Annotated[str | None, typer.Option("--upload", hidden=True)] = None,
     as_json: output.JsonOption = False,
     *,
     place: output.Place,
 ) -> None:
     """List the uploaded models."""
-    if file is not None:  # the form of earlier versions
-        upload(model=file, as_json=as_json, **place._asdict())
-        return
     with open_reader(*place) as api:
         rows = list(api.models())
     output.print_rows(rows, COLUMNS, as_json, NONE_YET)

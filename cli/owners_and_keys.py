@@ -2,7 +2,6 @@
 
 import itertools
 import time
-from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
@@ -151,9 +150,7 @@ def owners(as_json: JsonOption = False, *, place: Place) -> None:
         print_rows(api.owners(), OWNER_COLUMNS, as_json, "no owners yet")
 
 
-def _add_owner_command(
-    action: OwnerAction, words: str, question: str = "", old_names: Sequence[str] = ()
-) -> None:
+def _add_owner_command(action: OwnerAction, words: str, question: str = "") -> None:
     @expand_option_groups
     def command(
         owner: OwnerArgument, yes: YesOption = False, writes_database: HereOption = False, *, place: Place
@@ -172,8 +169,6 @@ def _add_owner_command(
         print_note(f"{action}: {owner}" + (f", from now on {name}" if name != owner else ""))
 
     owners_app.command(action, help=words)(command)
-    for old_name in old_names:
-        owners_app.command(old_name, hidden=True)(command)
 
 
 _add_owner_command(OwnerAction.SIGN_OUT, "End all browser sessions of an owner; keys stay valid.")
@@ -182,12 +177,10 @@ _add_owner_command(
     "Ban an owner: keys are revoked, browser sessions end, jobs are cancelled. A key in the coordinators' "
     "MALLORN_API_KEYS is refused meanwhile, too; remove it there.",
     "Revoke all keys and cancel all jobs of",
-    old_names=["put-out"],
 )
 _add_owner_command(
     OwnerAction.READMIT,
     "Let a banned owner sign in and get new keys; old keys stay revoked.",
-    old_names=["let-in"],
 )
 _add_owner_command(
     OwnerAction.ERASE,

@@ -99,9 +99,9 @@ def read_schedule_directory(
         message = f"{directory} has no {MANIFEST}, so the target is unknown"
         raise InvalidRequest(message, hint="add --target local, or the target as JSON")
     else:
-        from mallorn.workers.tvm.graph_recipes import PLAIN, recipe_for, stored_recipe
+        from mallorn.workers.tvm.graph_recipes import PLAIN, recipe_for
 
-        recipe = stored_recipe(recipe_for(PLAIN.name, requested))
+        recipe = recipe_for(PLAIN.name, requested)
         manifest = Manifest(target=requested.text, recipe=recipe)
     exported = ScheduleDirectory(directory, parse_target(manifest.target), manifest, version)
     if requested not in (None, exported.target):

@@ -104,8 +104,6 @@ class Job:
         filters = {"job": self.id, "outcome": outcome}
         return self._connection.iterate_values(Record, "/records", **filters, limit=RECORDS_A_PAGE)
 
-    measurements = records  # the name of earlier versions
-
     def records_frame(self, outcome: Outcome | None = None) -> "pandas.DataFrame":
         """Return the result of `records` as a DataFrame; this needs pandas."""
         return frame(Record, self.records(outcome))

@@ -1,6 +1,6 @@
 """Turn files of trials into a recording that searches replay, and into rows of a dataset.
 
-    python -m benchmarks.gpu record FILE ... --out research/replay/recordings/h200.parquet [--data DIR]
+    python -m benchmarks.gpu record FILE ... --out benchmarks/data/recordings/h200.parquet [--data DIR]
 
 A file is what part 3 wrote, or docs/results/gpu/h200_trials.jsonl.
 """

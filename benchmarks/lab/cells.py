@@ -8,7 +8,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from benchmarks.lab.grid import Combination
-from mallorn.research.replay.replay_search import Arena, play
+from benchmarks.lab.replay_search import Arena, play
 
 BATCH = 16
 Step = tuple[int, float]

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
+from benchmarks.lab.replay_search import MakeModel
 from benchmarks.lab.unlearned import SAMPLER_TWINS, TWINS, located
 from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import REGISTRY, check_name, resolve
-from mallorn.research.replay.replay_search import MakeModel
 from mallorn.searchers.base import Searcher
 
 NO_MODEL: Final = "none"

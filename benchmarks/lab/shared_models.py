@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from benchmarks.lab.replay_search import Arena, MakeModel, RecordedArena
 from mallorn.core.registry import resolve
 from mallorn.costmodels.base import CostModel
 from mallorn.costmodels.labels import labels
-from mallorn.research.replay.replay_search import Arena, MakeModel, RecordedArena
 from mallorn.searchers.base import Searcher, Trial
 from mallorn.searchers.batch_searcher import Request
 from mallorn.services.planner.families.base import Families, Member

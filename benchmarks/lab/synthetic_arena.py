@@ -1,6 +1,6 @@
 """A space made up by formula, to compare searchers in."""
 
-from mallorn.research.replay.replay_search import Arena
+from benchmarks.lab.replay_search import Arena
 from mallorn.searchers.base import Trial
 from mallorn.searchers.space import Candidate
 from mallorn.searchers.synthetic_space import SyntheticSpace

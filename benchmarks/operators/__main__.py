@@ -32,7 +32,7 @@ from mallorn.workers.device.detect_host import detect_target
 from mallorn.workers.hardware_probe.measure_machine import probe_host_machine
 from mallorn.workers.interfaces.model_compiler import ModelCompiler, ModelTask
 from mallorn.workers.measure.measurer_interface import Program
-from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
+from mallorn.workers.tvm.graph_recipes import recipe_for
 from mallorn.workers.tvm.tvm_space import TvmSpace
 
 RUNS, RUN_SEC = 500, 1.0
@@ -84,7 +84,7 @@ def _measured(name: str, target: Target, machine: Machine, guesses: int) -> Row:
         path = str(Path(folder, "model.onnx"))
         onnx.save(model, path)
         rival_us = _rival_us(path, shape)
-        tasks = graphs.extract(path, target.text, stored_recipe(recipe_for("tuned", target)), {}).tasks
+        tasks = graphs.extract(path, target.text, recipe_for("tuned", target), {}).tasks
     ours = {task.name: task.weight * _first_us(task, target, machine, guesses) for task in tasks}
     row = Row(name, rival_us, ours)
     print(f"| {name} | {rival_us:.1f} | {row.ours_us:.1f} | {row.ratio:.2f} |", flush=True)

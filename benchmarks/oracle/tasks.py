@@ -14,7 +14,7 @@ from typing import Any
 from mallorn.core.targets import Target
 from mallorn.workers.interfaces.model_compiler import ModelCompiler, ModelTask
 from mallorn.workers.interfaces.tensor_arguments import unpack_arguments
-from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
+from mallorn.workers.tvm.graph_recipes import recipe_for
 
 LEAST_FLOPS = 1e5
 
@@ -39,7 +39,7 @@ def main() -> None:
 def chosen(model: Path, target: Target, each: int, share: float) -> Iterator[dict[str, Any]]:
     """The heaviest tasks of each kind that are worth so much of the model."""
     with ModelCompiler() as graphs:
-        tasks = graphs.extract(str(model), target.text, stored_recipe(recipe_for("tuned", target)), {}).tasks
+        tasks = graphs.extract(str(model), target.text, recipe_for("tuned", target), {}).tasks
     total = sum(task.flops * task.weight for task in tasks)
     kinds: Counter[str] = Counter()
     for task in sorted(tasks, key=lambda task: -task.flops * task.weight):

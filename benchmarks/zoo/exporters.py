@@ -30,7 +30,7 @@ from mallorn.core.targets import Target
 from mallorn.graphc.export.compile_network import run_library_once
 from mallorn.workers.device.detect_host import detect_target
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
-from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
+from mallorn.workers.tvm.graph_recipes import recipe_for
 
 RAW: Final = Path("docs/results/zoo_exporters.json")
 SECONDS: Final = 1800.0  # that each step may take, on a busy host
@@ -92,7 +92,7 @@ def _row(path: Path, target: Target) -> Row:
 
 def _compile_and_compare(path: Path, target: Target, found: dict[str, object]) -> None:
     """Add the row's values as soon as each is known."""
-    recipe = stored_recipe(recipe_for("tuned", target))
+    recipe = recipe_for("tuned", target)
     with ModelCompiler() as child, tempfile.TemporaryDirectory(prefix="zoo-") as folder:
         library, arrays = f"{folder}/model.so", f"{folder}/inputs.npz"
         extraction = child.extract.call_with_limit(SECONDS, str(path), target.text, recipe, {})

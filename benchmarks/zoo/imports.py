@@ -16,7 +16,7 @@ from mallorn.core.errors import MallornError
 from mallorn.core.targets import Target
 from mallorn.workers.device.detect_host import detect_target
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
-from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
+from mallorn.workers.tvm.graph_recipes import recipe_for
 
 SECONDS = 600.0
 
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _imported(path: Path, target: Target, seconds: float) -> Import:
-    recipe, started = stored_recipe(recipe_for("tuned", target)), time.monotonic()
+    recipe, started = recipe_for("tuned", target), time.monotonic()
     try:
         with ModelCompiler() as child:
             answer = child.extract.call_with_limit(seconds, str(path), target.text, recipe, {})

@@ -115,7 +115,6 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "random": "mallorn.services.planner.baseline_policies:RandomChoice",
         "round-robin": "mallorn.services.planner.baseline_policies:RoundRobin",
     },
-    "belief": {"power-law": "mallorn.services.planner.power_law_belief:PowerLaw"},
     "families": {
         "dynamic": "mallorn.services.planner.families.families_by_evidence:ByEvidence",
         "none": "mallorn.services.planner.families.fixed_families:NoFamilies",

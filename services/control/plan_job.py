@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from mallorn.core import queues
 from mallorn.core.check_plugin_classes import check_allowed_classes, convert_plugin_errors
-from mallorn.core.cost_model_name import has_family_prefix, private_family_prefix
+from mallorn.core.cost_model_name import private_family_prefix
 from mallorn.core.device_wait_hint import WAITING
 from mallorn.core.errors import ClassRefused, PluginFailed, UnknownName
 from mallorn.core.job_options import JobOptions, KeptOptions
@@ -34,7 +34,7 @@ from mallorn.db.repositories.workload_families import FamilyMember, RankedRound,
 from mallorn.db.tables import Device, Job
 from mallorn.services.control.wait_for_device import WaitLimit, wait_for_device
 from mallorn.services.control.wake_messages import Message
-from mallorn.services.planner.families.base import Families, Member, Ranking
+from mallorn.services.planner.families.base import Families, Member
 from mallorn.services.planner.plan_rounds import plan_rounds
 from mallorn.services.planner.planner_values import (
     GPU_ROUND_SIZE,
@@ -308,7 +308,7 @@ def group_into_families(session: Session, job: Job, options: JobOptions) -> list
     placements = grouping.group(members)
 
     # After a move, evidence from earlier rounds is dropped.
-    newest_round = max((ranking.round for member in members for ranking in member.rankings), default=0)
+    newest_round = max((ranked.id for of_workload in rounds.values() for ranked in of_workload), default=0)
     new_rows: list[FamilyMember] = []
     moves: list[tuple[FamilyMember, FamilyMember]] = []
     for old in old_rows:
@@ -338,13 +338,8 @@ def group_into_families(session: Session, job: Job, options: JobOptions) -> list
 
 def _member(row: FamilyMember, rounds: Sequence[RankedRound], scope: str) -> Member:
     """Convert a stored workload for the planner; drop the owner's prefix of its family."""
-    rankings: list[Ranking] = []
-    for ranked in rounds:
-        if ranked.id > row.since and has_family_prefix(ranked.family, scope):
-            accuracies = ranked.stats.other_accuracies.items()
-            others = {name.removeprefix(scope): share for name, share in accuracies}
-            model = ranked.family.removeprefix(scope)
-            rankings.append(Ranking(ranked.id, model, ranked.stats.own_accuracy, others))
+    own_rounds = [ranked for ranked in rounds if ranked.id > row.since and ranked.family == row.family]
+    shares = (ranked.stats.own_accuracy for ranked in own_rounds)
     return Member(
         id=row.workload_id,
         key=row.key,
@@ -352,5 +347,5 @@ def _member(row: FamilyMember, rounds: Sequence[RankedRound], scope: str) -> Mem
         structure=row.structure,
         family=row.family.removeprefix(scope),
         why=row.why,
-        rankings=tuple(rankings),
+        rank_shares=tuple(share for share in shares if share is not None),
     )

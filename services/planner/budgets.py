@@ -12,10 +12,9 @@ from typing import Final
 
 from mallorn.core.job_options import LARGEST_ROUND
 from mallorn.core.values.expected_gain import LOOK_AHEAD, WORTH, Outlook
-from mallorn.services.planner.belief import Forecast
 from mallorn.services.planner.eligible_tasks import SHARE_THAT_MATTERS
 from mallorn.services.planner.learning_curve_points import STANDARD_SIZE, curve_of
-from mallorn.services.planner.planner_values import JobView, TaskView
+from mallorn.services.planner.planner_values import Forecast, JobView, TaskView
 
 # Rounds after which a task's curve can be extrapolated.
 FAIR_ROUNDS: Final = 3

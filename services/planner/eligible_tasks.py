@@ -6,9 +6,8 @@ Nothing is stored: a task that rests, as no gain is expected, returns with new e
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from mallorn.services.planner.belief import Forecast
 from mallorn.services.planner.learning_curve_points import NOISE, curve_of
-from mallorn.services.planner.planner_values import TaskView
+from mallorn.services.planner.planner_values import Forecast, TaskView
 from mallorn.services.planner.policy import (
     Arm,
     TaskChoice,

@@ -1,13 +1,11 @@
 """Plans the next rounds of a job, or the end of its tuning, as a pure function."""
 
 from dataclasses import replace
-from typing import Final
 
 from mallorn.core.registry import resolve
 from mallorn.core.values.decision_log import PlannedRound
 from mallorn.core.values.expected_gain import Outlook
 from mallorn.services.planner import budgets
-from mallorn.services.planner.belief import Belief, Forecast
 from mallorn.services.planner.eligible_tasks import (
     first_visit,
     searcher,
@@ -17,10 +15,9 @@ from mallorn.services.planner.eligible_tasks import (
     why_task_is_finished,
     why_task_rests,
 )
-from mallorn.services.planner.planner_values import JobPlan, JobView
+from mallorn.services.planner.planner_values import Forecast, JobPlan, JobView
 from mallorn.services.planner.policy import Arm, Policy, build_round_notes
-
-BELIEF: Final = "power-law"
+from mallorn.services.planner.power_law_belief import PowerLaw
 
 
 def plan_rounds(job: JobView) -> JobPlan:
@@ -36,7 +33,7 @@ class _Decision:
     def __init__(self, job: JobView) -> None:
         self._job = job
         self._policy: Policy = resolve("policy", job.policy)()
-        self._belief: Belief = resolve("belief", BELIEF)()
+        self._belief = PowerLaw()
         self._budget = budgets.TrialBudget(job)
         self._tasks = list(job.tasks)
         self._size = job.round_size or job.usual_size

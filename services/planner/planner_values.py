@@ -10,6 +10,18 @@ from mallorn.core.values.expected_gain import Outlook
 
 
 @dataclass(frozen=True, slots=True)
+class Forecast:
+    """Forecast of a task's next round; latencies are those of the round's best candidate."""
+
+    expected_us: float  # the median
+    low_us: float  # low_us to high_us holds the round's best with 80 % probability
+    high_us: float
+    gain_us: float  # expected drop of the task's best latency, never negative
+    gain_sd_us: float  # how uncertain that drop is
+    gain_probability: float  # the probability of a drop larger than measuring noise
+
+
+@dataclass(frozen=True, slots=True)
 class Point:
     """Result of a closed round of a workload on a target; the round may be another job's."""
 

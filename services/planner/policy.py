@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from mallorn.core.values.decision_log import RoundForecast, RoundNotes
-from mallorn.services.planner.belief import Forecast
-from mallorn.services.planner.planner_values import TaskView
+from mallorn.services.planner.planner_values import Forecast, TaskView
 
 # A task this many rounds behind the most tuned one goes first, whatever its score.
 STARVATION_ROUNDS: Final = 40

@@ -1,4 +1,4 @@
-"""Belief `power-law`: a power law on log latency, with priors shared in a family of tasks.
+"""Forecasts by a power law on log latency, with priors shared in a family of tasks.
 
 For a task without a valid result, the time follows from its FLOPs and its family's GFLOPS.
 """
@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from mallorn.services.planner.belief import Belief, Forecast
 from mallorn.services.planner.curve_fit import REFERENCE, Array, CurvePrior, Figure, Fit, NextBest, fit
 from mallorn.services.planner.learning_curve_points import NOISE, curve_of, round_size_log_shift
-from mallorn.services.planner.planner_values import TaskView
+from mallorn.services.planner.planner_values import Forecast, TaskView
 
 TAIL: Final = 0.1  # probability outside each end of the interval
 # Rounds miss a curve more often than they beat it, so around a known curve the lower side
@@ -208,10 +207,15 @@ def _pool_mean_and_sd(
     return mean, np.maximum(np.sqrt(np.maximum(variance, 0.0)), SMALLEST_SD)
 
 
-class PowerLaw(Belief):
-    """Belief that averages over a grid of power laws, weighted by how well they fit."""
+class PowerLaw:
+    """Forecasts tasks' next rounds: the average over a grid of power laws, weighted by how well they fit.
+
+    Equal tasks and sizes give equal forecasts, and the order of `tasks` does not matter. Any
+    number of known rounds is allowed, also none; tasks of a family inform each other.
+    """
 
     def forecast(self, tasks: Sequence[TaskView], size: int) -> list[Forecast]:
+        """Return the forecast of each task's next round, for rounds of `size` candidates."""
         if not tasks:
             return []
         # A fixed order, because sums depend on it in the last digit.

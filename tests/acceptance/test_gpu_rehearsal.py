@@ -21,8 +21,8 @@ from benchmarks.gpu.report import report
 from benchmarks.gpu.search_places import FOLDER, METHODS, SEED
 from benchmarks.gpu.tasks import REHEARSAL, SEARCHED_REHEARSAL
 from benchmarks.gpu.trials import read_trials
+from benchmarks.lab.replay_search import RecordedArena, ShownSpace
 from mallorn.research.replay.recording_file import read_tasks
-from mallorn.research.replay.replay_search import RecordedArena, ShownSpace
 
 # The packages and the packed compiler stay for the next run.
 OUT = Path(__file__).resolve().parents[2] / "build" / "gpu-rehearsal"

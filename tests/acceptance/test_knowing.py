@@ -10,7 +10,7 @@ import pytest
 from mallorn.core.values.manifest import RECORDS
 from mallorn.workers.device.detect_host import detect_target
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
-from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
+from mallorn.workers.tvm.graph_recipes import recipe_for
 from mallorn.workers.tvm.parsed_program_cache import parse_module
 from tests.fixtures.command_line import clean_environment, mallorn
 from tests.fixtures.stock_logs import write_log
@@ -23,7 +23,7 @@ def taught(networks: Path, tmp_path: Path) -> Path:
     """A data directory that knows nothing but what stock wrote of the model's tasks."""
     target = detect_target()
     with ModelCompiler() as graphs:
-        steps = stored_recipe(recipe_for("tuned", target))
+        steps = recipe_for("tuned", target)
         tasks = graphs.extract(str(networks / "tiny.onnx"), target.text, steps, {}).tasks
     for task in tasks:
         write_log(tmp_path / "logs" / task.key[:8], parse_module(task.tir), dict(target.attrs), failed=0)

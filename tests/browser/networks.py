@@ -31,9 +31,9 @@ def main(folder: Path) -> None:
 
 def _imported(file: Path, target: dict[str, Any]) -> dict[str, Any]:
     from mallorn.workers.tvm.extract_tasks import extract
-    from mallorn.workers.tvm.graph_recipes import TUNED, stored_recipe
+    from mallorn.workers.tvm.graph_recipes import TUNED
 
-    found = extract(str(file), parse_target(target).text, stored_recipe(TUNED), {})
+    found = extract(str(file), parse_target(target).text, TUNED, {})
     graph = found.graph.to_stored_json()
     return {
         "tasks": [{name: getattr(task, name) for name in OF_A_TASK} for task in found.tasks],

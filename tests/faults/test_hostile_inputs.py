@@ -15,7 +15,7 @@ from mallorn.core.errors import InvalidModel, MallornError
 from mallorn.core.registry import REGISTRY, resolve
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.process.unpack_model import unpack
-from mallorn.workers.tvm.graph_recipes import TUNED, stored_recipe
+from mallorn.workers.tvm.graph_recipes import TUNED
 from tests.fixtures.command_line import TIMEOUT_SEC, clean_environment
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.hostile import models
@@ -112,7 +112,7 @@ def refusal(stored: Path, graphs: ModelCompiler, folder: Path) -> MallornError |
     try:
         with stored.open("rb") as file:
             model = unpack(file, folder)
-        graphs.extract.call_with_limit(LIMIT_SEC, str(model), TARGET, stored_recipe(TUNED), {})
+        graphs.extract.call_with_limit(LIMIT_SEC, str(model), TARGET, TUNED, {})
     except MallornError as error:
         return error
     return None

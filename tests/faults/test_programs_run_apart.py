@@ -21,7 +21,7 @@ from mallorn.workers.interfaces.tensor_arguments import Arguments, Tensor
 from mallorn.workers.sandbox.sandbox import BEST_EFFORT, WHOLE
 from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
 from mallorn.workers.subprocesses.errors import ChildCrashed, ChildFailed
-from mallorn.workers.tvm.graph_recipes import PLAIN, stored_recipe
+from mallorn.workers.tvm.graph_recipes import PLAIN
 from mallorn.workers.tvm.program_evaluator import ProgramEvaluator, ProgramFailed, redirect_folding
 from tests.fixtures.onnx_network import saved
 
@@ -189,7 +189,7 @@ def test_a_fold_that_crashes_fails_its_model_alone(compiler: ModelCompiler) -> N
     pid = compiler.pid
     model = to_onnx(network(far_store), room_of(compiler) / "far.onnx")
     with pytest.raises(MallornError) as caught:
-        compiler.extract(str(model), TARGET, stored_recipe(PLAIN), {})
+        compiler.extract(str(model), TARGET, PLAIN, {})
     assert not isinstance(caught.value, ChildCrashed), caught.value
     assert compiler.list_passes()
     assert compiler.pid == pid

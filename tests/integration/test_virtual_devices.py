@@ -135,7 +135,7 @@ def recording(house: House, simulated: Job, tmp_path_factory: pytest.TempPathFac
 
 def outcomes(job: Job) -> list[tuple[object, ...]]:
     """What became of every trial, in order; a softmax has one candidate alone, and is not recorded."""
-    rows = [row for row in job.measurements() if row.kind == "trial" and row.decisions]
+    rows = [row for row in job.records() if row.kind == "trial" and row.decisions]
     return [(row.workload, row.sketch, row.decisions, row.outcome, row.latency_us) for row in rows]
 
 

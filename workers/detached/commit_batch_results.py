@@ -9,6 +9,7 @@ from mallorn.core.job_options import JobOptions, KeptOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState, WorkKind
 from mallorn.core.targets import Target
+from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.trial import Trial
 from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.jobs import Jobs
@@ -41,7 +42,6 @@ from mallorn.workers.process.match_devices_and_builder import class_of_job
 from mallorn.workers.process.time_slice import TimeSliceOver
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.round.batch_commits import Commits
-from mallorn.workers.round.ranking_evidence import evaluate_ranking
 from mallorn.workers.round.round_context import load_round
 from mallorn.workers.round.run import close_round
 from mallorn.workers.round.store_referenced_rows import get_or_create_context
@@ -162,7 +162,7 @@ def _commit_round_results(
             "cost_model": context.model_name,
             "disturbance": commits.disturbance,
         }
-        close_round(runtime, context, hold.token, evaluate_ranking(runtime, context).model_copy(update=stats))
+        close_round(runtime, context, hold.token, RoundStats.model_validate(stats))
         train(runtime, batch.job_id, context.row.task_id)
     return len(new_slots)
 

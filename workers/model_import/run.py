@@ -32,7 +32,7 @@ from mallorn.workers.process.match_devices_and_builder import builder_of, contex
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.subprocesses.errors import ChildFailed
 from mallorn.workers.tvm.code_digest import code_digest
-from mallorn.workers.tvm.graph_recipes import is_reduced_form_of, recipe_for, skipped_passes, stored_recipe
+from mallorn.workers.tvm.graph_recipes import is_reduced_form_of, recipe_for, skipped_passes
 
 MOST_NAMES: Final = 12
 NAMES_COMPARED: Final = 200
@@ -84,7 +84,7 @@ def _extract(stage: StageContext) -> Extraction:
     """Import the model, or reuse an import by the same code with the same options. Passes
     that an earlier import of this job left out stay left out. Raises InvalidModel."""
     stage.runtime.warm_up(stage.job.id)
-    recipe = stored_recipe(recipe_for(stage.options.recipe, stage.target, stage.options.precision))
+    recipe = recipe_for(stage.options.recipe, stage.target, stage.options.precision)
     if stage.graph_report.code == code_digest() and is_reduced_form_of(stage.graph_report.recipe, recipe):
         recipe = stage.graph_report.recipe
     bounds = stage.options.input_shapes, stage.options.dynamic, stage.options.private

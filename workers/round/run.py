@@ -27,7 +27,7 @@ from mallorn.workers.process.match_devices_and_builder import ensure_builder
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.round.batch_commits import Commits
 from mallorn.workers.round.propose import prepare_round
-from mallorn.workers.round.ranking_evidence import evaluate_ranking
+from mallorn.workers.round.ranking_evidence import compute_own_accuracy
 from mallorn.workers.round.round_context import RoundContext
 from mallorn.workers.round.select_cost_model import select_ranking_model
 
@@ -80,7 +80,7 @@ def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
             "cost_model": context.model_name,
             "disturbance": commits.disturbance,
         }
-        close_round(runtime, context, token, evaluate_ranking(runtime, context).model_copy(update=stats))
+        close_round(runtime, context, token, RoundStats.model_validate(stats))
         return CompletedRound(context.row.job_id, context.row.task_id)
     return None
 
@@ -112,6 +112,7 @@ def close_round(runtime: Runtime, context: RoundContext, token: Token, stats: Ro
     """
     row = context.row
     with runtime.database.transaction() as session:
+        stats = stats.model_copy(update={"own_accuracy": compute_own_accuracy(session, row.id)})
         if len(Rounds(session).done_slots(row.id)) < len(context.done_slots) + stats.candidates:
             raise Unavailable(RESTORED)
         if not Rounds(session).close(row.id, token, RoundState.DONE, stats):

@@ -7,7 +7,6 @@ task. Raise `version` with every change of its phases (`graphc/phases.py`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from mallorn.core.compute_capability import capability
@@ -20,27 +19,17 @@ from mallorn.graphc.export.export_checks import FLOAT32, FP16, TF32, precision_o
 from mallorn.graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES, PassStep, Phase
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """The graph passes that run before and after tuned schedules are applied."""
-
-    name: str
-    version: int
-    before: tuple[RecipeStep, ...]
-    after: tuple[RecipeStep, ...]
-
-
-def _steps(phases: Iterable[Phase]) -> tuple[RecipeStep, ...]:
-    return tuple(
+def _steps(phases: Iterable[Phase]) -> list[RecipeStep]:
+    return [
         RecipeStep(name=step.name, args=list(step.args), optional=step.optional)
         for phase in phases
         for step in phase.steps
-    )
+    ]
 
 
-def _recipe(name: str, version: int) -> Recipe:
+def _recipe(name: str, version: int) -> StoredRecipe:
     before, after = BEFORE_SCHEDULES[name], AFTER_SCHEDULES.get(name, ())
-    return Recipe(name, version, _steps(before), _steps(after))
+    return StoredRecipe(name=name, version=version, before=_steps(before), after=_steps(after))
 
 
 PLAIN: Final = _recipe("plain", 1)
@@ -66,11 +55,11 @@ _ON_TENSOR_CORES: Final = {
 }
 
 
-def recipe_for(name: str, target: Target, precision: str = FLOAT32) -> Recipe:
+def recipe_for(name: str, target: Target, precision: str = FLOAT32) -> StoredRecipe:
     """Return the recipe of this name, or its variant for GPUs or rounded factors. Raises
     UnknownName if there is no such recipe, InvalidRequest if it has no such variant, or if
     the target's processors do not multiply in this precision."""
-    recipe: Recipe = resolve("recipe", name)
+    recipe: StoredRecipe = resolve("recipe", name)
     if precision == FLOAT32:
         return recipe if target.is_cpu else _ON_GPU.get(recipe.name, recipe)
     if recipe.name not in _IN_BF16:
@@ -96,25 +85,16 @@ def precision_of(recipe: StoredRecipe) -> str:
     return precision_of_steps((step.name, step.args) for step in recipe.before)
 
 
-def stored_recipe(recipe: Recipe) -> StoredRecipe:
-    """Convert a recipe to the form that is stored with a job and in a manifest."""
-    return StoredRecipe(
-        name=recipe.name, version=recipe.version, before=list(recipe.before), after=list(recipe.after)
-    )
-
-
-def recipe_of(recipe: StoredRecipe) -> Recipe:
-    """Convert a stored recipe back, with today's names of passes.
-
-    Raises InvalidRequest if it has no name or version.
-    """
+def recipe_of(recipe: StoredRecipe) -> StoredRecipe:
+    """Return a stored recipe with today's names of passes. Raises InvalidRequest if it has
+    no name or version."""
     if not recipe.name or recipe.version < 1:
         raise InvalidRequest(f"not a graph recipe: {recipe.to_stored_json()}")
 
-    def renamed(steps: Sequence[RecipeStep]) -> tuple[RecipeStep, ...]:
-        return tuple(step.model_copy(update={"name": OLD_NAMES.get(step.name, step.name)}) for step in steps)
+    def renamed(steps: Sequence[RecipeStep]) -> list[RecipeStep]:
+        return [step.model_copy(update={"name": OLD_NAMES.get(step.name, step.name)}) for step in steps]
 
-    return Recipe(recipe.name, recipe.version, renamed(recipe.before), renamed(recipe.after))
+    return recipe.model_copy(update={"before": renamed(recipe.before), "after": renamed(recipe.after)})
 
 
 def skipped_passes(recipe: StoredRecipe) -> dict[str, str]:

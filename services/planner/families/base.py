@@ -2,23 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
-    """Shares of a round's candidate pairs that models ordered correctly; 0.5 is a guess."""
-
-    round: int  # orders the rounds of a target
-    model: str  # the family whose model proposed the batch
-    own: float | None = None  # that model's share; None if too little was valid
-    others: Mapping[str, float] = field(default_factory=dict)  # the shares of other families' models
-
-
-@dataclass(frozen=True, slots=True)
 class Member:
-    """A workload, its family, and how well models ranked its rounds since it joined that."""
+    """A workload, its family, and how well that family's model ranked its rounds."""
 
     id: int  # the workload's id
     key: str
@@ -26,7 +16,9 @@ class Member:
     structure: str  # hash of its loop structure without sizes
     family: str = ""  # its family, the same for all jobs; empty if it is new
     why: str = ""
-    rankings: tuple[Ranking, ...] = ()  # of rounds since it joined its family, oldest first
+    #: Share of each round's candidate pairs that the family's model ordered correctly (0.5 is a guess);
+    #: of rounds since the workload joined the family, oldest first.
+    rank_shares: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

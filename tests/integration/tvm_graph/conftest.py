@@ -16,7 +16,7 @@ from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import GraphReport, StoredRecipe
 from mallorn.core.values.manifest import Manifest
 from mallorn.workers.interfaces.model_compiler import Extraction, ModelTask, Tuned
-from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
+from mallorn.workers.tvm.graph_recipes import recipe_for
 from zoo import MODELS
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
@@ -35,7 +35,7 @@ class Example:
 
     def __post_init__(self) -> None:
         target = parse_target(json.loads(self.target))
-        self.recipe = stored_recipe(recipe_for(self.recipe_name, target, self.precision))
+        self.recipe = recipe_for(self.recipe_name, target, self.precision)
 
     @cached_property
     def path(self) -> str:

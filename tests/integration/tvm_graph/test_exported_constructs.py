@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from mallorn.graphc.export.compile_network import random_inputs, run_library_once
 from mallorn.workers.device.detect_host import detect_target
 from mallorn.workers.tvm.compile_model import compile_model
-from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
+from mallorn.workers.tvm.graph_recipes import recipe_for
 
 TOKENS = 400  # a square of int64 takes more than what is folded in ONNX, and is folded as Relax
 
@@ -90,7 +90,7 @@ def test_what_exporters_write_is_compiled_and_right(
 ) -> None:
     path, library, target = tmp_path / "model.onnx", str(tmp_path / "model.so"), detect_target()
     onnx.save(make(), path)
-    compile_model(str(path), None, target.text, stored_recipe(recipe_for("tuned", target)), library, {})
+    compile_model(str(path), None, target.text, recipe_for("tuned", target), library, {})
     inputs = random_inputs(make(), {}, {})
     ours = run_library_once(library, list(inputs.values()), tvm.cpu())
     theirs: Sequence[Any] = onnxruntime.InferenceSession(path).run(None, inputs)

@@ -17,7 +17,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from mallorn.workers.interfaces.model_compiler import Extraction
 from mallorn.workers.tvm.extract_tasks import extract
-from mallorn.workers.tvm.graph_recipes import TUNED, stored_recipe
+from mallorn.workers.tvm.graph_recipes import TUNED
 from tests.fixtures.onnx_network import saved
 
 TARGET = '{"kind":"llvm","num-cores":2}'
@@ -72,7 +72,7 @@ def test_a_bounded_activation_is_part_of_its_convolution(tmp_path: Path, bounds:
         helper.make_node("Conv", ["d", "w"], ["y"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
     ]
     scalars = {name: np.array(limit, "float32") for name, limit in LIMITS.items()}
-    found = extract(square(tmp_path / "clip.onnx", nodes, **scalars), TARGET, stored_recipe(TUNED), {})
+    found = extract(square(tmp_path / "clip.onnx", nodes, **scalars), TARGET, TUNED, {})
     assert operators(found) == {"conv2d": 2, "layout": 2}
 
 
@@ -98,7 +98,7 @@ def test_a_maximum_with_a_number_stops_no_change_of_layout(tmp_path: Path) -> No
         helper.make_node("Max", ["c", "lowest"], ["y"]),
     ]
     path = square(tmp_path / "stack.onnx", nodes, lowest=np.zeros((), "float32"))
-    found = extract(path, TARGET, stored_recipe(TUNED), {})
+    found = extract(path, TARGET, TUNED, {})
     assert not any(step.skip_reason for step in found.graph.steps)
     assert operators(found)["conv2d"] == 1
 
@@ -118,7 +118,7 @@ def test_what_calls_a_library_is_no_task(tmp_path: Path) -> None:
     onnx.save(
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m"
     )
-    (task,) = extract(str(tmp_path / "m"), TARGET, stored_recipe(TUNED), {}).tasks
+    (task,) = extract(str(tmp_path / "m"), TARGET, TUNED, {}).tasks
     assert task.op == "elementwise"
 
 

@@ -7,7 +7,7 @@ from mallorn.core.targets import parse_target
 from mallorn.research.generate.task_rule_file import OURS, Drawn, draw, read_rules
 from mallorn.research.generate.tasks_as_onnx import DIMENSIONS, network, only_patterns
 from mallorn.workers.tvm.extract_tasks import extract
-from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
+from mallorn.workers.tvm.graph_recipes import recipe_for
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
 
@@ -16,7 +16,7 @@ def test_every_drawn_task_is_one_of_the_importer_s_that_the_job_asks_for(tmp_pat
     drawn: list[Drawn] = draw(read_rules(OURS, DIMENSIONS), 6, seed=0)
     file = tmp_path / "generated.onnx"
     file.write_bytes(network(drawn).SerializeToString())
-    tasks = extract(str(file), TARGET.text, stored_recipe(recipe_for("tuned", TARGET)), {}).tasks
+    tasks = extract(str(file), TARGET.text, recipe_for("tuned", TARGET), {}).tasks
     meant = [
         task for task in tasks if any(fnmatchcase(task.name, pattern) for pattern in only_patterns(drawn))
     ]

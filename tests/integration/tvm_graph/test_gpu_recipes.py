@@ -17,7 +17,7 @@ from mallorn.graphc.export.compare_with_onnxruntime import run_onnxruntime, wors
 from mallorn.graphc.export.export_checks import LARGEST_ERROR_ROUNDED
 from mallorn.workers.device.model_kernel_times import RUN_OR_CAPTURE
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
-from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
+from mallorn.workers.tvm.graph_recipes import recipe_for
 from mallorn.workers.tvm.import_onnx_to_relax import load_network
 from mallorn.workers.tvm.run_recipe_passes import as_tvm_target, run_steps
 from mallorn.workers.whole_model.compiled_model import LARGEST_ERROR
@@ -172,7 +172,7 @@ def test_a_network_becomes_device_code_that_launches_as_a_graph(
     name: str, precision: str, folder: Path, graphs: ModelCompiler
 ) -> None:
     path, library = folder / f"{name}.onnx", folder / f"{name}-{precision}.so"
-    recipe = stored_recipe(recipe_for("tuned", parse_target(GPU), precision))
+    recipe = recipe_for("tuned", parse_target(GPU), precision)
     built = graphs.compile_model(str(path), None, GPU, recipe, str(library), {})
     assert built.of > 0
     content = library.read_bytes()

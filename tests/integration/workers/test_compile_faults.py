@@ -18,12 +18,12 @@ from mallorn.workers.interfaces.model_compiler import Extraction
 from mallorn.workers.model_import.run import import_job
 from mallorn.workers.subprocesses.errors import ChildFailed
 from mallorn.workers.tvm.code_digest import code_digest
-from mallorn.workers.tvm.graph_recipes import TUNED, skipped_passes, stored_recipe
+from mallorn.workers.tvm.graph_recipes import TUNED, skipped_passes
 from tests.fixtures.finishing import COMPILED, export_of, report
 from tests.fixtures.tuned_jobs import tuned
 
 NO_LOWERING = ChildFailed("InternalError", "no lowering for this")
-RECIPE = stored_recipe(TUNED)
+RECIPE = TUNED
 
 
 @pytest.fixture

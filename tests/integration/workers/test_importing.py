@@ -28,7 +28,7 @@ from mallorn.workers.model_import.run import import_job
 from mallorn.workers.round.run import describe_round
 from mallorn.workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
 from mallorn.workers.subprocesses.shutdown import ShutdownRequested
-from mallorn.workers.tvm.graph_recipes import TUNED, stored_recipe, with_skipped_passes
+from mallorn.workers.tvm.graph_recipes import TUNED, with_skipped_passes
 from tests.fixtures.stored import workload_named
 from tests.fixtures.workshop import QUICK, TARGET
 from tests.unit.children.faces import Misbehaving
@@ -41,7 +41,7 @@ def found(*keys):
     tasks = tuple(
         ModelTask(key=key, name=f"fused_{key}", weight=2, args=Arguments(()), **work) for key in keys
     )
-    return Extraction(GraphReport(tvm_version="0.27.0", recipe=stored_recipe(TUNED)), tasks)
+    return Extraction(GraphReport(tvm_version="0.27.0", recipe=TUNED), tasks)
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_an_import_writes_tasks_and_the_recipe_that_made_them(workshop, job):
 
 
 def test_what_a_pass_raised_is_a_warning_of_every_job_that_goes_without_it(workshop, job):
-    left_out = with_skipped_passes(stored_recipe(TUNED), {"tile_transposes": "cannot run it: X"})
+    left_out = with_skipped_passes(TUNED, {"tile_transposes": "cannot run it: X"})
     step = GraphStep(name="concat_to_copies", error="it left 2 calls, because it raised Y")
     graph = GraphReport(recipe=left_out, steps=[step])
     workshop.graph_answers["extract"] = replace(found("w0"), graph=graph)

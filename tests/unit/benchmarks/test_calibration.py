@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.calibration import Judged, figures_of, replay
 from benchmarks.sim.curve_file import RecordedRound
-from mallorn.services.planner.belief import Belief, Forecast
-from mallorn.services.planner.planner_values import TaskView
+from mallorn.services.planner.planner_values import Forecast, TaskView
+from mallorn.services.planner.power_law_belief import PowerLaw
 
 
 def recorded(task: int, at: int, best_us: float | None, size: int = 4) -> RecordedRound:
@@ -32,7 +32,7 @@ def recorded(task: int, at: int, best_us: float | None, size: int = 4) -> Record
     )
 
 
-class Listener(Belief):
+class Listener(PowerLaw):
     """Expects 8 to 12 us of everything, and remembers what it was shown."""
 
     def __init__(self) -> None:

@@ -17,12 +17,12 @@ from benchmarks.gpu_arena import (
     score_of,
     with_column,
 )
+from benchmarks.lab.replay_search import RecordedArena, ShownSpace
 from benchmarks.lab.shared_models import play_together
+from benchmarks.lab.shipped_recordings import shipped_recording, shipped_recordings
 from mallorn.core.errors import NotFound
 from mallorn.core.registry import resolve
 from mallorn.research.replay.recording_file import read_tasks
-from mallorn.research.replay.replay_search import RecordedArena, ShownSpace
-from mallorn.research.replay.shipped_recordings import shipped_recording, shipped_recordings
 from mallorn.searchers.simulate_search import fit_on_history
 from tests.unit.research.replay.made_up import made_up
 

@@ -285,7 +285,7 @@ def test_schedules_of_a_job_are_unpacked(owned: OwnedRows, coordinator: Coordina
 
 
 def test_models_are_uploaded_and_listed(model: Path) -> None:
-    model_id = mallorn("models", "--upload", model).stdout.strip()
+    model_id = mallorn("models", "upload", model).stdout.strip()
     (listed,) = data(mallorn("models", "--json"))
     assert (listed["id"], listed["name"]) == (model_id, "net.onnx")
     assert data(mallorn("submit", model_id, "--target", TARGET, "--json"))["model_id"] == model_id

@@ -9,10 +9,11 @@ from onnx.helper import make_graph, make_model, make_node
 
 from mallorn.cli.compile_and_bench import WrongNumbers, check_library_outputs, copy_library
 from mallorn.core.targets import parse_target
+from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.workers.interfaces.model_compiler import Untuned
 from mallorn.workers.interfaces.whole_model_engine import LoadedEngine
 from mallorn.workers.sandbox.untrusted_files import TamperedFile
-from mallorn.workers.tvm.graph_recipes import BF16, DIRECT_BF16, PLAIN, TUNED, Recipe, stored_recipe
+from mallorn.workers.tvm.graph_recipes import BF16, DIRECT_BF16, PLAIN, TUNED
 from mallorn.workers.whole_model.compiled_model import WholeModel
 from tests.fixtures.made_up_engines import Told
 from tests.fixtures.workshop import MadeUpGraphs
@@ -20,13 +21,13 @@ from tests.fixtures.workshop import MadeUpGraphs
 pytestmark = pytest.mark.usefixtures("engines_told")
 
 
-def model(recipe: Recipe, error: float, folder: Path) -> WholeModel:
+def model(recipe: StoredRecipe, error: float, folder: Path) -> WholeModel:
     """A model whose answers are so far from the untuned one's."""
     answers = {"compile_default": Untuned(1, 0.0), "make_inputs": ["x"], "compare_models": error}
     return WholeModel(
         path=Path("m.onnx"),
         target=parse_target({"kind": "llvm", "num-cores": 2}),
-        recipe=stored_recipe(recipe),
+        recipe=recipe,
         input_shapes={},
         input_ranges={},
         graphs=MadeUpGraphs(answers),
@@ -39,13 +40,15 @@ def model(recipe: Recipe, error: float, folder: Path) -> WholeModel:
     ("recipe", "error"), [(TUNED, 1e-5), (PLAIN, 1e-5), (BF16, 1e-2), (DIRECT_BF16, 1e-2)]
 )
 def test_what_its_precision_explains_is_told_and_allowed(
-    recipe: Recipe, error: float, tmp_path: Path
+    recipe: StoredRecipe, error: float, tmp_path: Path
 ) -> None:
     assert check_library_outputs(model(recipe, error, tmp_path), tmp_path / "tuned.so") == error
 
 
 @pytest.mark.parametrize(("recipe", "error"), [(TUNED, 1e-2), (BF16, 0.2), (BF16, float("nan"))])
-def test_what_its_precision_does_not_explain_is_refused(recipe: Recipe, error: float, tmp_path: Path) -> None:
+def test_what_its_precision_does_not_explain_is_refused(
+    recipe: StoredRecipe, error: float, tmp_path: Path
+) -> None:
     with pytest.raises(WrongNumbers, match="the relative error"):
         check_library_outputs(model(recipe, error, tmp_path), tmp_path / "tuned.so")
 

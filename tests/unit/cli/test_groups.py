@@ -27,7 +27,7 @@ def test_names_of_earlier_versions_are_not_shown_and_still_there() -> None:
 BEFORE = (
     "tune submit jobs show tasks explain compare report watch pause resume cancel archive rm check models "
     "schedules records record dataset costmodels evaluate pretrain batch devices workers compile bench "
-    "profile passes quantize up serve worker control tracker device keys owners audit doctor migrate"
+    "profile passes up serve worker control tracker device keys owners audit doctor migrate"
 )
 
 

@@ -81,7 +81,7 @@ EVENTS: list[tuple[str, dict[str, Any]]] = [
     ("round_planned", {"round": 0, "task": 1, "name": "dense", "size": 16, "policy": "mine", "note": [1]}),
     ("measured", {"round": 0, "task": 1, "name": "dense", "trials": 4, "failures": 4, "best_us": None}),
     ("round_closed", {"round": 0, "task": 1, "name": "dense", "propose_sec": 0.5, "measure_sec": 2.0,
-                      "candidates": 16, "cost_model": None, "own_accuracy": None, "other_accuracies": {}}),
+                      "candidates": 16, "cost_model": None, "own_accuracy": None}),
     ("round_returned", {"round": 0, "attempt": 1, "error": "lost"}),
     ("round_poisoned", {"round": 0, "attempt": 3, "error": "lost"}),
     ("stage_returned", {"state": "finishing", "error": "it died"}),
@@ -173,10 +173,10 @@ def test_what_a_policy_of_ones_own_noted_goes_with_the_round() -> None:
 
 
 def test_a_closed_round_has_its_figures() -> None:
-    told = {"round": 0, "task": 0, "name": "d", "measure_sec": 2.0, "other_accuracies": {"conv2d": 0.75}}
+    told = {"round": 0, "task": 0, "name": "d", "measure_sec": 2.0, "own_accuracy": 0.75}
     event = read_event("round_closed", told)
     assert isinstance(event, RoundClosedEvent)
-    assert event.other_accuracies == {"conv2d": 0.75}
+    assert event.own_accuracy == 0.75
 
 
 def values_with_old_names(kind: type[Value] = Value) -> list[type[Value]]:

@@ -7,9 +7,10 @@ import pytest
 import tvm
 from tvm import relax
 
+from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.graphc.core.graph_pass import Pass, Report
 from mallorn.graphc.core.pass_runner import run_passes as run_steps
-from mallorn.workers.tvm.graph_recipes import BF16, DIRECT, FP16_GPU, TUNED, TUNED_GPU, Recipe, step_json
+from mallorn.workers.tvm.graph_recipes import BF16, DIRECT, FP16_GPU, TUNED, TUNED_GPU, step_json
 from tests.unit.graphc.networks import HASWELL, difference, random_of, run
 from tests.unit.graphc.planted_errors import modules_where_a_method_raises, step_of
 
@@ -24,7 +25,7 @@ class PassConformance:
     AFTER: ClassVar[str]
     LANES: ClassVar[int] = 8
     TARGET: ClassVar[str] = HASWELL
-    RECIPE: ClassVar[Recipe] = TUNED  # in which it fires on that graph
+    RECIPE: ClassVar[StoredRecipe] = TUNED  # in which it fires on that graph
     TOLERANCE: ClassVar[float] = 1e-5
 
     def fires(self) -> Any:

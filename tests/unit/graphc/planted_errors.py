@@ -7,16 +7,17 @@ from typing import Any
 import pytest
 import tvm
 
+from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.graphc.core.graph_pass import ReportingPass
 from mallorn.graphc.core.pass_registry import FOLLOWED_BY
-from mallorn.workers.tvm.graph_recipes import Recipe, skipped_passes, stored_recipe
+from mallorn.workers.tvm.graph_recipes import skipped_passes
 from mallorn.workers.tvm.run_recipe_passes import run_passes_skipping_failures
 
 PLANTED = "planted by a test"
 
 
 def modules_where_a_method_raises(
-    raising: type[ReportingPass], recipe: Recipe, mod: Any, target: Any, monkeypatch: pytest.MonkeyPatch
+    raising: type[ReportingPass], recipe: StoredRecipe, mod: Any, target: Any, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Any]:
     """Yield the module after the recipe with an error planted in each method of a pass.
 
@@ -30,9 +31,7 @@ def modules_where_a_method_raises(
     for method in sorted({*methods, "apply"}):
         with monkeypatch.context() as patch:
             patch.setattr(raising, method, fail)
-            used, after, steps = run_passes_skipping_failures(
-                mod, stored_recipe(recipe), tvm.target.Target(target)
-            )
+            used, after, steps = run_passes_skipping_failures(mod, recipe, tvm.target.Target(target))
         said = {step.name: step.error for step in steps if step.error} | skipped_passes(used)
         assert PLANTED in said[step_of(raising)], f"{method}: {said}"
         yield after

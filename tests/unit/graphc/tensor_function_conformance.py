@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import tvm
 
+from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.graphc.core.graph_pass import TensorFunctionPass
 from mallorn.graphc.core.pass_runner import run_passes as run_steps
-from mallorn.workers.tvm.graph_recipes import BF16, DIRECT, TUNED, Recipe, step_json
+from mallorn.workers.tvm.graph_recipes import BF16, DIRECT, TUNED, step_json
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, random
 from tests.unit.graphc.planted_errors import modules_where_a_method_raises
@@ -22,7 +23,7 @@ class TensorFunctionConformance:
     WRITES: ClassVar[str]  # what it writes into the function, or takes from it
     COUNTS: ClassVar[tuple[int, int]]  # how often that stands in the module before and after
     LANES: ClassVar[int] = 8
-    RECIPES: ClassVar[tuple[Recipe, ...]] = (TUNED, DIRECT, BF16)  # all that list it, a usual one first
+    RECIPES: ClassVar[tuple[StoredRecipe, ...]] = (TUNED, DIRECT, BF16)  # all that list it, a usual one first
     TARGET: ClassVar[str] = HASWELL
     TOLERANCE: ClassVar[float] = 0  # relative error of what it rounds
 

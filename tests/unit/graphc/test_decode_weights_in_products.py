@@ -10,9 +10,10 @@ import pytest
 import tvm
 from onnx import TensorProto, helper
 
+from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.graphc.quant.keep_block_quantized_weights import DecodeWeightsInProducts
 from mallorn.workers.tvm.extract_tasks import describe_task
-from mallorn.workers.tvm.graph_recipes import FP16_GPU, TUNED_GPU, Recipe
+from mallorn.workers.tvm.graph_recipes import FP16_GPU, TUNED_GPU
 from mallorn.workers.tvm.import_onnx_to_relax import load_network
 from mallorn.workers.tvm.run_recipe_passes import as_tvm_target, count_operators, run_steps
 from mallorn.workers.tvm.workload_key import rename_blocks_canonically
@@ -35,7 +36,7 @@ GPU = cuda_target("sm_90a")
 NEAR = {"float32": 1e-5, "float16": 2e-3}
 
 
-def lowered(network: onnx.ModelProto, folder: Path, recipe: Recipe = TUNED_GPU) -> Any:
+def lowered(network: onnx.ModelProto, folder: Path, recipe: StoredRecipe = TUNED_GPU) -> Any:
     onnx.save(network, folder / "m.onnx")
     target = as_tvm_target(GPU)
     return run_steps(load_network(folder / "m.onnx", target=target).mod, recipe.before, target)[0]
@@ -61,7 +62,7 @@ def constant_bytes(mod: Any) -> int:
 )
 def test_a_product_of_few_bits_is_onnxruntimes(
     tmp_path: Path,
-    recipe: Recipe,
+    recipe: StoredRecipe,
     factors: str,
     zeros: bool,
     bits: int,

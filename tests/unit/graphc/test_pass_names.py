@@ -26,11 +26,9 @@ from mallorn.workers.tvm.graph_recipes import (
     BF16_GPU,
     FP16_GPU,
     TUNED,
-    Recipe,
     precision_of,
     recipe_of,
     step_json,
-    stored_recipe,
 )
 from tests.fixtures.onnx_network import saved
 from tests.fixtures.trap import OLD_TABLES
@@ -51,7 +49,7 @@ def test_every_old_name_leads_to_a_pass_of_its_own() -> None:
     assert all(resolve_pass(old) is resolve_pass(name) for old, name in OLD_NAMES.items())
 
 
-def in_old_names(recipe: Recipe) -> StoredRecipe:
+def in_old_names(recipe: StoredRecipe) -> StoredRecipe:
     """A recipe as earlier versions stored it."""
 
     def renamed(step: RecipeStep) -> RecipeStep:
@@ -59,7 +57,7 @@ def in_old_names(recipe: Recipe) -> StoredRecipe:
         return RecipeStep(name=OLD_BY_NEW.get(step.name, step.name), args=args, optional=step.optional)
 
     steps = {"before": [*map(renamed, recipe.before)], "after": [*map(renamed, recipe.after)]}
-    return stored_recipe(recipe).model_copy(update=steps)
+    return recipe.model_copy(update=steps)
 
 
 def test_a_recipe_in_old_names_makes_the_same_program() -> None:
@@ -109,10 +107,10 @@ def test_recipes_of_0_1_0_name_passes_that_exist() -> None:
     ],
 )
 def test_a_failed_check_in_float16_says_what_overflows(
-    recipe: Recipe, error: float, words: str, tmp_path: Path
+    recipe: StoredRecipe, error: float, words: str, tmp_path: Path
 ) -> None:
     model = saved(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": [1, 3]}, {"y": [1, 3]})
     manifest: ManifestFile = {"recipe": {"before": [step_json(step) for step in recipe.before]}}
-    check_error(manifest, LARGEST_ERROR_ROUNDED[precision_of(stored_recipe(recipe))] / 2, str(model), None)
+    check_error(manifest, LARGEST_ERROR_ROUNDED[precision_of(recipe)] / 2, str(model), None)
     with pytest.raises(Refused, match=words):
         check_error(manifest, error, str(model), None)

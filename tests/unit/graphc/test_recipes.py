@@ -23,13 +23,11 @@ from mallorn.workers.tvm.graph_recipes import (
     TF32_GPU,
     TUNED,
     TUNED_GPU,
-    Recipe,
     is_reduced_form_of,
     precision_of,
     recipe_for,
     recipe_of,
     step_json,
-    stored_recipe,
     with_skipped_passes,
 )
 from tests.unit.graphc.networks import HASWELL, NHWC, network, weights
@@ -42,12 +40,12 @@ ALL = (PLAIN, PLAIN_GPU, TUNED, TUNED_GPU, FP16_GPU, BF16_GPU, TF32_GPU, DIRECT,
 
 
 @pytest.mark.parametrize("recipe", ALL, ids=lambda recipe: recipe.name)
-def test_survives_json(recipe: Recipe) -> None:
-    assert recipe_of(stored_recipe(recipe)) == recipe
+def test_survives_json(recipe: StoredRecipe) -> None:
+    assert recipe_of(recipe) == recipe
 
 
 @pytest.mark.parametrize("recipe", ALL, ids=lambda recipe: recipe.name)
-def test_every_step_is_a_graph_pass(recipe: Recipe) -> None:
+def test_every_step_is_a_graph_pass(recipe: StoredRecipe) -> None:
     from tvm.ir import transform
 
     from mallorn.graphc.core.graph_pass import ReportingPass
@@ -68,7 +66,7 @@ def test_every_step_is_a_graph_pass(recipe: Recipe) -> None:
         ("plain", GPU, PLAIN_GPU),
     ],
 )
-def test_the_target_decides_the_form(name: str, target: Target, expected: Recipe) -> None:
+def test_the_target_decides_the_form(name: str, target: Target, expected: StoredRecipe) -> None:
     assert recipe_for(name, target) is expected
 
 
@@ -84,11 +82,11 @@ def test_the_target_decides_the_form(name: str, target: Target, expected: Recipe
     ],
 )
 def test_a_precision_is_a_recipe_of_its_own(
-    name: str, target: Target, precision: str, expected: Recipe
+    name: str, target: Target, precision: str, expected: StoredRecipe
 ) -> None:
     recipe = recipe_for(name, target, precision)
     assert recipe is expected
-    assert precision_of(stored_recipe(recipe)) == precision
+    assert precision_of(recipe) == precision
 
 
 @pytest.mark.parametrize(
@@ -150,7 +148,7 @@ def test_passes_get_the_vectors_of_the_target(attrs: dict[str, object], lanes: i
 
 def test_a_pass_that_a_recipe_leaves_out_does_not_run_and_the_report_says_why() -> None:
     reason = "the whole model does not compile with it"
-    stored = with_skipped_passes(stored_recipe(TUNED), {"pad_conv_to_vectors": reason})
+    stored = with_skipped_passes(TUNED, {"pad_conv_to_vectors": reason})
     steps = [step_json(step) for step in recipe_of(stored).before]
     narrow = network(lambda _, x: relax.op.nn.conv2d(x, weights(3, 3, 8, 12), **NHWC), (1, 8, 8, 8))
     _, reports = run_steps(narrow, steps, tvm.target.Target(HASWELL))
@@ -158,12 +156,12 @@ def test_a_pass_that_a_recipe_leaves_out_does_not_run_and_the_report_says_why() 
 
 
 def test_a_form_of_a_recipe_leaves_out_what_the_recipe_does() -> None:
-    whole = stored_recipe(TUNED)
+    whole = TUNED
     without = with_skipped_passes(whole, {"pad_conv_to_vectors": "it raised"})
     assert is_reduced_form_of(whole, whole)
     assert is_reduced_form_of(without, whole)
     assert not is_reduced_form_of(whole, without)
-    assert not is_reduced_form_of(stored_recipe(DIRECT), whole)
+    assert not is_reduced_form_of(DIRECT, whole)
 
 
 def test_a_pass_that_gives_up_on_a_network_is_passed_over_and_says_so() -> None:

@@ -7,7 +7,7 @@ from tvm import relax
 
 from mallorn.core.errors import InvalidModel
 from mallorn.workers.tvm.extract_tasks import extract
-from mallorn.workers.tvm.graph_recipes import TUNED, skipped_passes, stored_recipe
+from mallorn.workers.tvm.graph_recipes import TUNED, skipped_passes
 from mallorn.workers.tvm.import_onnx_to_relax import unsized_node
 
 TARGET = '{"kind":"llvm","num-cores":2}'
@@ -39,7 +39,7 @@ def test_an_assertion_of_tvms_becomes_the_node_that_it_cannot_convert(tmp_path, 
     path = tmp_path / "model.onnx"
     save(sliced_by_data(["batch", 8] if shapes else [1, 8]), path)
     with pytest.raises(InvalidModel, match=r"the operator Slice \(node 'crop'\)") as caught:
-        extract(str(path), TARGET, stored_recipe(TUNED), shapes)
+        extract(str(path), TARGET, TUNED, shapes)
     assert "emit_te now only supports" in caught.value.message
     assert "fixed sizes" in caught.value.hint
 
@@ -47,7 +47,7 @@ def test_an_assertion_of_tvms_becomes_the_node_that_it_cannot_convert(tmp_path, 
 def test_a_size_that_an_input_decides_is_imported_without_the_pass_that_does_not_take_it(tmp_path):
     path = tmp_path / "model.onnx"
     save(sliced_by_data([1, 8]), path)
-    graph = extract(str(path), TARGET, stored_recipe(TUNED), {}).graph
+    graph = extract(str(path), TARGET, TUNED, {}).graph
     assert skipped_passes(graph.recipe).keys() == {"fold_constant_operators"}
     assert "dynamic_strided_slice" in {name.rstrip("0123456789") for name in graph.operators_after}
 

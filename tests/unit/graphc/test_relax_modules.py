@@ -14,7 +14,7 @@ from mallorn.core.errors import InvalidModel
 from mallorn.graphc.export.export_checks import is_relax_file
 from mallorn.onnx_export import as_onnx, to_onnx
 from mallorn.workers.tvm.extract_tasks import extract
-from mallorn.workers.tvm.graph_recipes import TUNED, stored_recipe
+from mallorn.workers.tvm.graph_recipes import TUNED
 from mallorn.workers.tvm.import_onnx_to_relax import load_network
 
 TARGET = '{"kind": "llvm", "mcpu": "znver4", "num-cores": 2}'
@@ -58,7 +58,7 @@ def test_a_free_dimension_is_told_and_bound(tmp_path: Path) -> None:
 
 def test_a_tensor_function_is_one_task(tmp_path: Path) -> None:
     model = to_onnx(function(), tmp_path / "f.onnx")
-    extraction = extract(str(model), TARGET, stored_recipe(TUNED), {})
+    extraction = extract(str(model), TARGET, TUNED, {})
     assert [spec.name for spec in extraction.graph.inputs] == ["A", "B"]
     assert [(spec.name, spec.shape) for spec in extraction.graph.outputs] == [("output_0", [64, 16])]
     [task] = extraction.tasks

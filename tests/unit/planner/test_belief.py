@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mallorn.core.registry import REGISTRY, resolve
 from mallorn.services.planner import learning_curve_points
-from mallorn.services.planner.belief import Belief
 from mallorn.services.planner.curve_fit import KNOT_SD, NOISE_SD, POWER_SD, REFERENCE, fit
 from mallorn.services.planner.planner_values import TaskView
 from mallorn.services.planner.power_law_belief import LEAPS, LOWER_SIDE, PowerLaw
@@ -18,11 +16,8 @@ from tests.kits.policies_and_beliefs import ROUND, BeliefTestCase, assert_sound,
 TASKS, ROUNDS = 12, 10
 
 
-@pytest.mark.parametrize("name", sorted(REGISTRY["belief"]))
-class TestEveryBelief(BeliefTestCase):
-    @pytest.fixture
-    def belief(self, name: str) -> Belief:
-        return resolve("belief", name)()
+class TestPowerLaw(BeliefTestCase):
+    pass
 
 
 latency = st.one_of(st.none(), st.floats(1e-3, 1e9))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mallorn.core.registry import REGISTRY, resolve
-from mallorn.services.planner.families.base import Families, Member, Placement, Ranking
+from mallorn.services.planner.families.base import Families, Member, Placement
 
 GROUPINGS = sorted(REGISTRY["families"])
 OPS, STRUCTURES = ("conv2d", "matmul"), ("0" * 16, "1" * 16)
@@ -25,27 +25,17 @@ def families_of(name: str) -> list[str]:
     return [f"{name}:{stem}" for stem in stems.get(name, OPS)]
 
 
-def rankings(families: Sequence[str]) -> st.SearchStrategy[tuple[Ranking, ...]]:
-    share = st.sampled_from([0.3, 0.59, 0.6, 0.7, 0.75, 0.76, 0.9])
-    others = st.dictionaries(st.sampled_from(families), share, max_size=3)
-    one = st.builds(
-        Ranking, st.integers(1, 99), st.sampled_from(families), st.one_of(st.none(), share), others
-    )
-    return st.lists(one, max_size=5).map(
-        lambda found: tuple(sorted(found, key=lambda ranking: ranking.round))
-    )
-
-
 def members(name: str) -> st.SearchStrategy[list[Member]]:
     """Workloads of a target, new ones among them, with whatever evidence."""
     families = families_of(name)
     shape = st.tuples(st.sampled_from(OPS), st.sampled_from(STRUCTURES))
     place = st.one_of(st.just(""), st.sampled_from(families))
-    one = st.tuples(shape, place, rankings(families))
+    share = st.sampled_from([0.3, 0.59, 0.6, 0.7, 0.75, 0.76, 0.9])
+    one = st.tuples(shape, place, st.lists(share, max_size=5))
     return st.lists(one, min_size=1, max_size=8).map(
         lambda found: [
-            Member(at, f"key{at:061}", *shape, family, "said before" if family else "", rankings)
-            for at, (shape, family, rankings) in enumerate(found)
+            Member(at, f"key{at:061}", *shape, family, "said before" if family else "", tuple(shares))
+            for at, (shape, family, shares) in enumerate(found)
         ]
     )
 
@@ -55,7 +45,7 @@ def settle(found: Sequence[Member], places: Mapping[int, Placement]) -> list[Mem
     return [
         member
         if (place := places[member.id]).family == member.family
-        else replace(member, family=place.family, why=place.why, rankings=())
+        else replace(member, family=place.family, why=place.why, rank_shares=())
         for member in found
     ]
 

@@ -11,7 +11,7 @@ from tvm.script import from_source
 
 from mallorn.core.targets import parse_target
 from mallorn.workers.tvm.explain_kernels import explain, explain_kernels, library_calls
-from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
+from mallorn.workers.tvm.graph_recipes import recipe_for
 from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
 from mallorn.workers.tvm.tuning_database import write_database
 from tests.fixtures.onnx_network import saved
@@ -38,7 +38,7 @@ def explained(tmp_path: Path) -> Explained:
         sizes = {"x": [64, 64]}, {"y": [64, 64]}
         model = saved(tmp_path / "network.onnx", nodes, *sizes, **weights)
         write_database(str(tmp_path / "none"), HASWELL, [])
-        stored = stored_recipe(recipe_for(recipe, parse_target(HASWELL)))
+        stored = recipe_for(recipe, parse_target(HASWELL))
         return list(explain_kernels(model, str(tmp_path / "none"), HASWELL, stored, {}, None).values())
 
     return find

@@ -8,16 +8,15 @@ import pytest
 from mallorn.core import queues
 from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import REGISTRY, resolve
+from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.costmodels.base import CostModel
 from mallorn.searchers.base import Searcher
 from mallorn.searchers.batch_sampler import BatchSampler
-from mallorn.services.planner.belief import Belief
 from mallorn.services.planner.families.base import Families
 from mallorn.services.planner.policy import Policy
 from mallorn.workers.features.feature_extractor import Extractor
 from mallorn.workers.measure.measurer_interface import Measurer
 from mallorn.workers.measure.stopping import StoppingRule
-from mallorn.workers.tvm.graph_recipes import Recipe
 
 CLASSES = {
     "search": Searcher,
@@ -26,12 +25,11 @@ CLASSES = {
     "stopping": StoppingRule,
     "measurer": Measurer,
     "policy": Policy,
-    "belief": Belief,
     "families": Families,
     "features": Extractor,
 }
-# The planner's own, what a cost model reads, and kinds of sketches.
-NOT_CHOSEN = {"belief", "features", "lowered_features", "cuda_sketch", "gpu_model"}
+# What a cost model reads, and kinds of sketches.
+NOT_CHOSEN = {"features", "lowered_features", "cuda_sketch", "gpu_model"}
 MEASURERS = [place.partition(":")[0] for place in REGISTRY["measurer"].values()]
 NAMES = [(seam, name) for seam in sorted(REGISTRY) for name in sorted(REGISTRY[seam])]
 
@@ -59,7 +57,7 @@ def test_a_registered_name_is_what_its_seam_says(seam: str, name: str) -> None:
         assert issubclass(found, CLASSES[seam])
         assert not found.__abstractmethods__, "it leaves something of its contract undone"
     else:
-        assert isinstance(found, Recipe) or callable(found)
+        assert isinstance(found, StoredRecipe) or callable(found)
 
 
 def test_every_seam_is_known_here() -> None:

@@ -8,7 +8,7 @@ from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.interfaces.whole_model_engine import Engine
 from mallorn.workers.sandbox.landlock import READ
 from mallorn.workers.sandbox.sandbox import SandboxSpec
-from mallorn.workers.tvm.graph_recipes import TUNED, stored_recipe
+from mallorn.workers.tvm.graph_recipes import TUNED
 from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME, WholeModel
 
 
@@ -16,7 +16,7 @@ def whole(folder: Path, room: Path | None) -> WholeModel:
     return WholeModel(
         path=folder / "m.onnx",
         target=parse_target({"kind": "llvm", "num-cores": 2}),
-        recipe=stored_recipe(TUNED),
+        recipe=TUNED,
         input_shapes={},
         input_ranges={},
         graphs=ModelCompiler(),

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from benchmarks.lab.replay_search import RecordedSpace
 from mallorn.research.replay.recorded_tasks_from_dataset import fit_sketch_to_candidates
-from mallorn.research.replay.replay_search import RecordedSpace
 from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Sketch
 from mallorn.searchers.synthetic_space import SyntheticSpace
 from tests.unit.research.replay.made_up import made_up

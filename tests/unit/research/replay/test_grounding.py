@@ -5,10 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from benchmarks.lab.synthetic_arena import SyntheticArena
-from benchmarks.search_replay import even_trials
-from mallorn.core.registry import REGISTRY, resolve
-from mallorn.research.replay.replay_search import (
+from benchmarks.lab.replay_search import (
     LooseSpace,
     RecordedArena,
     RecordedProposals,
@@ -18,6 +15,9 @@ from mallorn.research.replay.replay_search import (
     play,
     propose_recorded,
 )
+from benchmarks.lab.synthetic_arena import SyntheticArena
+from benchmarks.search_replay import even_trials
+from mallorn.core.registry import REGISTRY, resolve
 from mallorn.searchers.base import Proposal, Searcher, Trial
 from mallorn.searchers.batch_searcher import Request
 from mallorn.searchers.space import Candidate, Space

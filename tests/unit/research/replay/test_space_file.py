@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks.lab.replay_search import RecordedSpace
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.research.replay.recording_file import read_facts, read_tasks, write_tasks
-from mallorn.research.replay.replay_search import RecordedSpace
 from tests.unit.research.replay.made_up import made_up
 
 

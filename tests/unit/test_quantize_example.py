@@ -1,8 +1,7 @@
-"""`mallorn quantize`: a network of 8 bits from the user's samples, and what is wrong with those."""
+"""examples/quantize.py: a network of 8 bits from the user's samples, and what is wrong with those."""
 
 import json
 import logging
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,19 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from onnx import helper
 from tvm import relax
+from typer.testing import CliRunner, Result
 
-from mallorn.cli.quantize_model import round_weights
 from mallorn.workers.tvm.import_onnx_to_relax import load_network
-from tests.fixtures.answers import mallorn, refused
+from quantize import app
+from quantize_model import round_weights
+from tests.fixtures.answers import refused
 from tests.fixtures.onnx_network import saved
 
 onnxruntime = pytest.importorskip("onnxruntime")
-quantize = partial(mallorn, "quantize")
+
+
+def quantize(*words: object) -> Result:
+    return CliRunner(env={"COLUMNS": "250"}).invoke(app, [str(word) for word in words])
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Quantisation for `mallorn quantize`: of all operators or of weights, and its error."""
+"""Quantisation for examples/quantize.py: of all operators or of weights, and its error."""
 
 import logging
 import shutil

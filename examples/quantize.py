@@ -1,13 +1,14 @@
-"""`mallorn quantize`: quantises a network to 8 bits, with samples of its inputs."""
+"""Quantise a network to 8 bits: python examples/quantize.py MODEL.onnx --data SAMPLES.npz -o OUT.onnx."""
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from mallorn.cli.terminal.output import JsonOption, print_json, print_note, stdout
-from mallorn.core.errors import InvalidRequest
+from mallorn.cli.terminal.output import JsonOption, print_error, print_json, print_note, stdout
+from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.installation import import_optional_module
 from mallorn.onnx_export import find_model_file
 
@@ -16,6 +17,21 @@ BITS, GROUPS = (4, 8), (16, 32, 64, 128, 256)
 SAVE = "numpy.savez('samples.npz', INPUT=array)   (samples along the first axis)"
 
 
+class PrintsErrors(TyperCommand):
+    """Prints an error with the next command, and exits with its code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except MallornError as error:
+            print_error(error.message, error.hint)
+            raise typer.Exit(error.exit_code) from None
+
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.command(cls=PrintsErrors)
 def quantize(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file of float32 numbers.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="OUT.onnx", help="The file to write.")],
@@ -49,9 +65,9 @@ def quantize(
     With --weights 4 or 8 only the weights of products are quantised, with one scale per group: a decoder's
     step spends most of its time reading them. Samples then serve only to measure the error.
     """
-    import_optional_module("onnxruntime", "mallorn quantize", INSTALL)
-    import_optional_module("onnx", "mallorn quantize", INSTALL)
-    from mallorn.cli.quantize_model import write_narrow_weights, write_quantised_model
+    import_optional_module("onnxruntime", "examples/quantize.py", INSTALL)
+    import_optional_module("onnx", "examples/quantize.py", INSTALL)
+    from quantize_model import write_narrow_weights, write_quantised_model
 
     model = find_model_file(model)
     if data is not None and not data.is_file():
@@ -83,3 +99,7 @@ def quantize(
             f"{error.mean:.1e} (mean), {error.largest:.1e} (largest)"
         )
     print_note(f"tune it: mallorn tune {output}")
+
+
+if __name__ == "__main__":
+    app()

@@ -1,4 +1,4 @@
-"""Recordings that come with the package, for comparisons of searchers without a device."""
+"""Recordings that come with the source, for comparisons of searchers without a device."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Final
 
 from mallorn.core.errors import NotFound
 
-_FOLDER: Final = Path(__file__).parent / "recordings"
+_FOLDER: Final = Path(__file__).parents[1] / "data/recordings"
 
 
 def shipped_recordings() -> Mapping[str, Path]:
