@@ -63,7 +63,7 @@ def check_files(options: JobOptions, settings: Settings, asks_keys: bool) -> Non
         recording_place(options, "" if is_ignored else settings.recordings)
 
 
-def check_simulated(options: JobOptions, settings: Settings, asks_keys: bool) -> None:
+def check_device_seconds(options: JobOptions, settings: Settings, asks_keys: bool) -> None:
     """Raise InvalidRequest if a simulated candidate would occupy a worker for too long."""
     most_sec = settings.simulated_device_sec
     if most_sec is None:

@@ -11,8 +11,8 @@ from mallorn.core.errors import Forbidden
 from mallorn.core.storable_json import check_storable
 from mallorn.core.values.access_control import ApiKey, NewApiKey
 from mallorn.db.repositories.access_control import ApiKeys
-from mallorn.services.coordinator.audit_log import add_key_to_audit_entry
 from mallorn.services.coordinator.web.app_context import PartsDep
+from mallorn.services.coordinator.web.audit_log import add_key_to_audit_entry
 from mallorn.services.coordinator.web.authenticator import required_scopes_extra
 from mallorn.services.coordinator.web.caller_dependencies import CallerDep, read_credentials
 from mallorn.services.coordinator.web.response_types import ListOut

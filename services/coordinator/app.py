@@ -14,8 +14,6 @@ from starlette.types import ASGIApp
 from mallorn.core.settings import Settings
 from mallorn.core.version import API, SUMMARY, VERSION
 from mallorn.services.coordinator.api_key_routes import router as keys
-from mallorn.services.coordinator.audit_log import AuditMiddleware, JobLogMiddleware
-from mallorn.services.coordinator.audit_log import router as audit
 from mallorn.services.coordinator.costmodels import router as cost_models
 from mallorn.services.coordinator.event_stream import SCHEMAS as EVENT_SCHEMAS
 from mallorn.services.coordinator.event_stream import router as events
@@ -36,6 +34,8 @@ from mallorn.services.coordinator.uploaded_models import router as models
 from mallorn.services.coordinator.uploaded_models import uploads_router
 from mallorn.services.coordinator.web import error_responses
 from mallorn.services.coordinator.web.app_context import AppContext
+from mallorn.services.coordinator.web.audit_log import AuditMiddleware, JobLogMiddleware
+from mallorn.services.coordinator.web.audit_log import router as audit
 from mallorn.services.coordinator.web.authenticator import set_default_scopes
 from mallorn.services.coordinator.web.caller_dependencies import get_caller
 from mallorn.services.coordinator.web.cross_site import CrossSiteMiddleware

@@ -57,7 +57,7 @@ OWN: Final = {
 #: Whole pieces that cost most where an expression has more than single characters to stumble on.
 PIECES: Final = {
     "mallorn/core/redaction.py": ("//a:b@", "pass", "secret_", "token=", ":a", "a:b:c@/"),
-    "services/coordinator/audit_log.py": ("/jobs/", "/jobs/a", "/jobs/ab/"),
+    "services/coordinator/web/audit_log.py": ("/jobs/", "/jobs/a", "/jobs/ab/"),
     "workers/tvm/check_onnx_model.py": ("Check failed: ", " is false", " : "),
     "workers/tvm/workload_key.py": ("for ", " in", " = T.axis", '"\\'),
     "mallorn/core/percent_and_command_text.py": ("`mallorn", "`pip ", "mallorn "),

@@ -20,7 +20,7 @@ from mallorn.core.values.event import SubmittedEvent
 from mallorn.core.values.fleet import WorkerInfo
 from mallorn.core.values.job import JobStatus
 from mallorn.core.version import API
-from mallorn.core.virtual_devices import add_virtual_device, check_files, check_simulated
+from mallorn.core.virtual_devices import add_virtual_device, check_device_seconds, check_files
 from mallorn.db.repositories.access_control import Usage
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import JobLabels, Jobs, NewJob
@@ -79,7 +79,7 @@ def create_or_find_job(
     check_options(request.options)
     asks_keys = parts.door.needs_credentials()
     check_files(request.options, parts.settings, asks_keys)
-    check_simulated(request.options, parts.settings, asks_keys)
+    check_device_seconds(request.options, parts.settings, asks_keys)
     plugins = parts.settings.plugins
     # With API keys, the list entry that allows any class is ignored.
     if ANY in plugins and asks_keys:

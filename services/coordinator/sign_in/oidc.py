@@ -23,7 +23,6 @@ from mallorn.core.values.access_control import NewApiKey
 from mallorn.core.version import API
 from mallorn.db.repositories.access_control import ApiKeys, Owners, SignIns
 from mallorn.db.tables import LoginCode, SessionRow
-from mallorn.services.coordinator.audit_log import add_key_to_audit_entry
 from mallorn.services.coordinator.sign_in.browser_sessions import (
     SIGNED_IN_SEC,
     OnThePage,
@@ -33,6 +32,7 @@ from mallorn.services.coordinator.sign_in.browser_sessions import (
 )
 from mallorn.services.coordinator.sign_in.oidc_provider import Provider, ProviderDep, SignInRefused
 from mallorn.services.coordinator.web.app_context import PartsDep
+from mallorn.services.coordinator.web.audit_log import add_key_to_audit_entry
 from mallorn.services.coordinator.web.authenticator import READMIT_HINT
 from mallorn.services.coordinator.web.caller_dependencies import add_to_audit_entry, cookie_name
 

@@ -10,7 +10,7 @@ LARGEST_RESERVE: Final = 4096  # files
 PREFIX_BITS: Final = 64  # the part of an IPv6 address that a provider gives to one customer
 
 
-class Connection(Protocol):
+class ClientConnection(Protocol):
     """A client's connection that can be ended at once."""
 
     def cut(self) -> None: ...
@@ -27,11 +27,11 @@ class ConnectionLimits:
         self._most = most
         self._most_per_address = min(most_per_address or most, max(1, most // 2))
         self._is_proxy = is_proxy
-        self._addresses: dict[Connection, str] = {}
+        self._addresses: dict[ClientConnection, str] = {}
         self._counts: Counter[str] = Counter()  # open connections by address
-        self._waiting: dict[Connection, None] = {}  # the one that has waited longest is the first
+        self._waiting: dict[ClientConnection, None] = {}  # the one that has waited longest is the first
 
-    def add(self, connection: Connection, address: str) -> None:
+    def add(self, connection: ClientConnection, address: str) -> None:
         """Add a new connection, which waits; end another one if there are too many."""
         self._addresses[connection] = key = _limited_address(address)
         self._counts[key] += 1
@@ -42,14 +42,14 @@ class ConnectionLimits:
         elif len(self._addresses) > self._most:
             self._end(next(iter(self._waiting)))
 
-    def set_waiting(self, connection: Connection, is_waiting: bool) -> None:
+    def set_waiting(self, connection: ClientConnection, is_waiting: bool) -> None:
         """Record whether a connection waits for its client; it may have waited before."""
         if not is_waiting:
             self._waiting.pop(connection, None)
         elif connection in self._addresses:
             self._waiting.setdefault(connection)
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: ClientConnection) -> None:
         """Forget a connection that has ended; do nothing if it is unknown."""
         self._waiting.pop(connection, None)
         if (address := self._addresses.pop(connection, None)) is not None:
@@ -57,7 +57,7 @@ class ConnectionLimits:
             if not self._counts[address]:
                 del self._counts[address]
 
-    def _end(self, connection: Connection) -> None:
+    def _end(self, connection: ClientConnection) -> None:
         self.remove(connection)
         connection.cut()
 

@@ -10,7 +10,7 @@ from mallorn.core.api_keys import Scope, hash_secret
 from mallorn.core.errors import Unavailable
 from mallorn.db.repositories.access_control import Audit
 from mallorn.db.tables import AuditRow
-from mallorn.services.coordinator.audit_log import MOST_PER_MINUTE
+from mallorn.services.coordinator.web.audit_log import MOST_PER_MINUTE
 from tests.fixtures.coordinator import PAGE, Coordinator, Start
 from tests.fixtures.issuer import CLIENT, SECRET, issuing
 
