@@ -202,7 +202,7 @@ class DeviceServer:
     def _handle_session_event(self, running: Running, ready_fd: int) -> None:
         if ready_fd == running.pid_fd:
             self._end_session(running)
-        elif ready_fd == running.connection.fileno():  # nobody waits for the candidate that may still run
+        elif ready_fd == running.connection.fileno():  # a candidate may still run
             running.is_abandoned = True
             running.kill("its client hung up")
         else:
@@ -229,10 +229,12 @@ class DeviceServer:
         changes = kill_children(self._known_children) + self._conditions.restore()
         host_class = refresh_host_facts(identity)["host_class"]
         if host_class != identity["host_class"]:
-            changes.append(f"changed its host's class from {identity['host_class']} to {host_class}")
+            known_class = identity["host_class"]
+            changes.append(f"changed its host's class from {known_class} to {host_class}")
         since_sec, self._checked_sec = self._checked_sec, time.time()
         if changes:
-            log.warning("the times since the last check are upper bounds: a program %s", "; ".join(changes))
+            words = "; ".join(changes)
+            log.warning("the times since the last check are upper bounds: a program %s", words)
             last = identity["disturbed"]
             if last is not None and self._checked_sec - last["until"] < UNREAD_SEC:
                 since_sec = last["since"]  # workers may not have read it yet
@@ -295,7 +297,8 @@ class DeviceServer:
             session.serve(connection.fileno())
 
         monitor.pid = fork(run_session)
-        self._running = Running(monitor.pid, os.pidfd_open(monitor.pid), connection, folder, monitor)
+        pid_fd = os.pidfd_open(monitor.pid)
+        self._running = Running(monitor.pid, pid_fd, connection, folder, monitor)
         return True
 
     def _end_session(self, running: Running) -> None:
