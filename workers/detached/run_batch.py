@@ -398,7 +398,8 @@ class TargetDevice:
         self.identity["sandbox"] = level
         own_class = [self.identity["host_class"], version, thread_count]
         if batch["like"] and batch["like"] != own_class:
-            words = f"the job's times are of {batch['like'][0]}; times of {own_class[0]} do not compare"
+            job_class = batch["like"][0]
+            words = f"the job's times are of {job_class}; times of {own_class[0]} do not compare"
             raise BatchRefused(words)
         self._arguments: tuple[Json, list[Any]] = None, []
         self._checked: tuple[Json, list[Any]] = None, []

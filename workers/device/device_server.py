@@ -190,25 +190,22 @@ class DeviceServer:
             for ready_fd, _ in poller.poll(PING_SEC * 1000):
                 if ready_fd == self.registration.fileno():
                     self.registration.disconnect()
-                elif self._running is not None:
-                    self._handle_session_event(self._running, ready_fd)
+                elif (running := self._running) is not None:
+                    if ready_fd == running.pid_fd:
+                        self._end_session(running)
+                    elif ready_fd == running.connection.fileno():  # a candidate may still run
+                        running.is_abandoned = True
+                        running.kill("its client hung up")
+                    else:
+                        running.monitor.read_once(ready_fd)
+                        if running.monitor.fault:
+                            running.kill(running.monitor.fault)
                 elif ready_fd == self.listener.fileno():
                     self._pending.accept()
                 elif ready_fd in waiting:
                     greeting = self._pending.read_greeting(ready_fd)
                     if greeting is not None and self._start_session(*greeting):
                         break  # the other numbers may mean other files now
-
-    def _handle_session_event(self, running: Running, ready_fd: int) -> None:
-        if ready_fd == running.pid_fd:
-            self._end_session(running)
-        elif ready_fd == running.connection.fileno():  # a candidate may still run
-            running.is_abandoned = True
-            running.kill("its client hung up")
-        else:
-            running.monitor.read_once(ready_fd)
-            if running.monitor.fault:
-                running.kill(running.monitor.fault)
 
     def _kill_overdue_session(self) -> None:
         """Kill the session at its deadline. A signal's handler: waiting for a tracker delays

@@ -98,7 +98,13 @@ class SessionMonitor:
         text = message[1:].decode(errors="replace")
         if message.startswith(_BEGIN):
             seconds, _, key = text.partition(" ")
-            self._log_execution(key)
+            try:
+                if self._log_path is not None:
+                    with self._log_path.open("ab", buffering=0) as file:
+                        file.write(f"{time.time():.6f}\t{_escape(key)}\t{self.pid}\n".encode())
+            except OSError as error:
+                self.fault = f"the device's log cannot be written: {error}"
+                self.is_host_fault = True
             bind_threads(self.pid, self._thread_cpus)  # its sandbox forbids it
             signal.setitimer(signal.ITIMER_REAL, float(seconds))
         else:
@@ -107,16 +113,6 @@ class SessionMonitor:
         if not self.fault:
             with suppress(ConnectionError, BlockingIOError):  # it reads no answers
                 self._end.send(_END, socket.MSG_DONTWAIT)
-
-    def _log_execution(self, key: str) -> None:
-        """Append a line with the time, the key and the session's pid, before a candidate runs."""
-        if self._log_path is not None:
-            try:
-                with self._log_path.open("ab", buffering=0) as file:
-                    file.write(f"{time.time():.6f}\t{_escape(key)}\t{self.pid}\n".encode())
-            except OSError as error:
-                self.fault = f"the device's log cannot be written: {error}"
-                self.is_host_fault = True
 
     def _log_output(self, chunk: bytes) -> bool:
         self._output_bytes += len(chunk)
