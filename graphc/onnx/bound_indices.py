@@ -33,7 +33,7 @@ _MOVES: Final = frozenset(
 
 
 def bound_indices(mod: Any) -> Any:
-    """Return a Relax module in which computed indices, and all that writes use, are clamped."""
+    """Return a Relax module whose computed indices, and all that writes use, are clamped."""
     bounding = _Bounding(mod)
     for var, function in mod.functions_items():
         bound = bounding.visit_expr if isinstance(function, relax.Function) else clamp_reads
@@ -49,7 +49,7 @@ class _Bounding(PyExprMutator):  # type: ignore[misc]
         sizes = _indexed_sizes(call) if name in _WRITES | _READS else []
         if not sizes:
             return call
-        data, indices, *others = call.args
+        data, indices, *operands = call.args
         # In scatter_elements, -1 is the last.
         lowest = [-size if name == "relax.scatter_elements" else 0 for size in sizes]
         highest = [size - 1 for size in sizes]
@@ -57,10 +57,12 @@ class _Bounding(PyExprMutator):  # type: ignore[misc]
         if is_given or _has_range(indices, lowest, highest):
             return call
         dtype = str(indices.ty.dtype)
-        low, high = (relax.const(np.asarray(numbers, dtype), dtype) for numbers in (lowest, highest))
+        arrays = (np.asarray(numbers, dtype) for numbers in (lowest, highest))
+        low, high = (relax.const(array, dtype) for array in arrays)
         least = self.builder_.emit(relax.op.maximum(indices, low))
         bounded = self.builder_.emit(relax.op.minimum(least, high))
-        return self.builder_.normalize(Call(call.op, [data, bounded, *others], call.attrs, call.ty_args))
+        arguments = [data, bounded, *operands]
+        return self.builder_.normalize(Call(call.op, arguments, call.attrs, call.ty_args))
 
     def _producer(self, value: Any) -> Any:
         while isinstance(value, relax.Var) and (source := self.lookup_binding(value)) is not None:
@@ -68,7 +70,7 @@ class _Bounding(PyExprMutator):  # type: ignore[misc]
         return value
 
     def _is_given(self, value: Any, size: int) -> bool:
-        """Return whether indices are an input or a constant, at most moved or counted from the end."""
+        """Return whether indices are an input or a constant, moved or counted from the end."""
         match value := self._producer(value):
             case relax.TupleGetItem():
                 return self._is_given(value.tuple_value, size)
@@ -77,12 +79,13 @@ class _Bounding(PyExprMutator):  # type: ignore[misc]
             case relax.Var():
                 return True
             case Call() if _operator(value) == "relax.where":
-                less, add, given = map(self._producer, value.args)
+                less, add, index = map(self._producer, value.args)
                 if (_operator(less), _operator(add)) != ("relax.less", "relax.add"):
                     return False
                 bound, count = self._producer(less.args[1]), self._producer(add.args[1])
                 is_counted = _has_range(bound, -size, 0) and _has_range(count, 0, size)
-                return is_counted and all(self._is_given(x, size) for x in (given, less.args[0], add.args[0]))
+                sources = index, less.args[0], add.args[0]
+                return is_counted and all(self._is_given(source, size) for source in sources)
         return _operator(value) in _MOVES and self._is_given(value.args[0], size)
 
 
@@ -107,13 +110,14 @@ def _indexed_sizes(call: Any) -> list[int]:
         sizes = [sizes[int(axis)]]
     elif all(isinstance(size, tirx.IntImm) for size in sizes):
         sizes = [tirx.IntImm("int64", prod(map(int, sizes)))]
-    return [int(size) for size in sizes] if all(isinstance(size, tirx.IntImm) for size in sizes) else []
+    is_known = all(isinstance(size, tirx.IntImm) for size in sizes)
+    return [int(size) for size in sizes] if is_known else []
 
 
 def clamp_reads(function: Any) -> Any:
     """Return a tensor function whose reads by numbers in memory are clamped to their buffers."""
-    loads = [load for load in collect_nodes(function, TensorLoad) if any(map(_is_read, load.indices))]
-    if not loads:
+    loads = collect_nodes(function, TensorLoad)
+    if not any(_is_read(index) for load in loads for index in load.indices):
         return function
 
     def clamp(index: Any, size: Any) -> Any:
@@ -123,15 +127,16 @@ def clamp_reads(function: Any) -> Any:
         return tirx.Max(zero, tirx.Min(index, tirx.Cast(str(index.ty.dtype), size - 1)))
 
     def clamp_load(load: Any) -> Any:
-        indices = [clamp(i, size) for i, size in zip(load.indices, load.source.ty.shape, strict=True)]
-        return tirx.BufferLoad(load.source, indices)
+        pairs = zip(load.indices, load.source.ty.shape, strict=True)
+        return tirx.BufferLoad(load.source, [clamp(index, size) for index, size in pairs])
 
     def clamp_region(region: Any) -> Any:
         pairs = zip(region.region, region.source.ty.shape, strict=True)
         ranges = [Range.from_min_extent(clamp(axis.min, size), axis.extent) for axis, size in pairs]
         return TensorRegion(region.source, ranges, region.ty)
 
-    return tvm_ffi.structural_map(function, [(TensorLoad, clamp_load), (TensorRegion, clamp_region)])
+    clamps = [(TensorLoad, clamp_load), (TensorRegion, clamp_region)]
+    return tvm_ffi.structural_map(function, clamps)
 
 
 def _is_read(index: Any) -> bool:

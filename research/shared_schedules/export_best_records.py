@@ -46,9 +46,9 @@ def export_schedules(
     Raises Conflict if a directory holds records that this database lacks."""
     with (
         untrusted_folder("mallorn-sketches-") as room,
-        untrusted_folder("mallorn-records-") as written,
+        untrusted_folder("mallorn-records-") as records_room,
         CandidateCompiler(room=room) as compiler,
-        open_sandboxed_compiler(writes=[written]) as graphs,
+        open_sandboxed_compiler(writes=[records_room]) as graphs,
     ):
         with database.session() as session:
             targets = [(row.id, Target(row.text)) for row in Targets(session).list()]
@@ -71,7 +71,7 @@ def export_schedules(
                     )
             for op, group in groupby(best, key=lambda record: record.op):
                 records, directory = list(group), folder.directory / op
-                _write(database, records, real_target, directory, compiler, graphs, written, folder)
+                _write(database, records, real_target, directory, compiler, graphs, records_room, folder)
                 progress(folder.records + folder.left_out, len(best))
             if folder.records:
                 write_target(folder.directory, real_target)
@@ -85,7 +85,7 @@ def _write(
     directory: Path,
     compiler: CandidateCompiler,
     graphs: ModelCompiler,
-    written: Path,
+    records_room: Path,
     folder: WrittenFolder,
 ) -> None:
     schedules: list[Tuned] = []
@@ -103,10 +103,10 @@ def _write(
             provenance.append(
                 SharedRecord.from_row(record, origin=record.trial.origin, measured_on=context.measured_on)
             )
-    skipped_rows = graphs.write_database(str(written), target.text, schedules)
+    skipped_rows = graphs.write_database(str(records_room), target.text, schedules)
     directory.mkdir(parents=True, exist_ok=True)
     for name in DATABASE:
-        copy_out(written, name, new := directory / f".{name}", FILE_BYTES)
+        copy_out(records_room, name, new := directory / f".{name}", FILE_BYTES)
         new.replace(directory / name)
     left_out = {row.index for row in skipped_rows}
     write_provenance(directory, [line for i, line in enumerate(provenance) if i not in left_out])

@@ -55,7 +55,7 @@ def main() -> int:
     parser.add_argument("file", type=Path, help="the batch: a file, or a folder that holds what was in it")
     parser.add_argument("--seconds", type=float, default=None, help="end after so many seconds")
     parser.add_argument("--results", type=Path, default=None, help="default: FILE.results.jsonl")
-    words = "if this kernel lacks a part: run nothing (require) or use the rest (best-effort, the default)"
+    words = "if this kernel lacks a part: run nothing (require), use the rest (best-effort: default)"
     parser.add_argument("--sandbox", choices=SANDBOX_MODES, default=SANDBOX_MODES[1], help=words)
     parser.add_argument("--serve", type=Path, metavar="FOLDER", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -398,7 +398,8 @@ class TargetDevice:
         self.identity["sandbox"] = level
         own_class = [self.identity["host_class"], version, thread_count]
         if batch["like"] and batch["like"] != own_class:
-            words = f"the job's times are of {batch['like'][0]}; times of {own_class[0]} do not compare"
+            job_class = batch["like"][0]
+            words = f"the job's times are of {job_class}; times of {own_class[0]} do not compare"
             raise BatchRefused(words)
         self._arguments: tuple[Json, list[Any]] = None, []
         self._checked: tuple[Json, list[Any]] = None, []
@@ -498,10 +499,11 @@ def _enter_sandbox(kind: str, folder: Path, room: Path, mode: str) -> str:
 
     if mode == OFF:
         return OFF
-    others = ((str(folder.absolute()), READ), *accelerator_paths(kind))
-    level = enter_sandbox(SandboxSpec(room, drives_gpu=kind == "cuda", others=others))
+    paths = ((str(folder.absolute()), READ), *accelerator_paths(kind))
+    level = enter_sandbox(SandboxSpec(room, drives_gpu=kind == "cuda", others=paths))
     if mode == REQUIRE and level != WHOLE:
-        raise BatchRefused(f"the sandbox of this host is {level}: --sandbox best-effort uses what there is")
+        message = f"the sandbox of this host is {level}: --sandbox best-effort uses what there is"
+        raise BatchRefused(message)
     return level
 
 

@@ -190,25 +190,22 @@ class DeviceServer:
             for ready_fd, _ in poller.poll(PING_SEC * 1000):
                 if ready_fd == self.registration.fileno():
                     self.registration.disconnect()
-                elif self._running is not None:
-                    self._handle_session_event(self._running, ready_fd)
+                elif (running := self._running) is not None:
+                    if ready_fd == running.pid_fd:
+                        self._end_session(running)
+                    elif ready_fd == running.connection.fileno():  # a candidate may still run
+                        running.is_abandoned = True
+                        running.kill("its client hung up")
+                    else:
+                        running.monitor.read_once(ready_fd)
+                        if running.monitor.fault:
+                            running.kill(running.monitor.fault)
                 elif ready_fd == self.listener.fileno():
                     self._pending.accept()
                 elif ready_fd in waiting:
                     greeting = self._pending.read_greeting(ready_fd)
                     if greeting is not None and self._start_session(*greeting):
                         break  # the other numbers may mean other files now
-
-    def _handle_session_event(self, running: Running, ready_fd: int) -> None:
-        if ready_fd == running.pid_fd:
-            self._end_session(running)
-        elif ready_fd == running.connection.fileno():  # nobody waits for the candidate that may still run
-            running.is_abandoned = True
-            running.kill("its client hung up")
-        else:
-            running.monitor.read_once(ready_fd)
-            if running.monitor.fault:
-                running.kill(running.monitor.fault)
 
     def _kill_overdue_session(self) -> None:
         """Kill the session at its deadline. A signal's handler: waiting for a tracker delays
@@ -229,10 +226,12 @@ class DeviceServer:
         changes = kill_children(self._known_children) + self._conditions.restore()
         host_class = refresh_host_facts(identity)["host_class"]
         if host_class != identity["host_class"]:
-            changes.append(f"changed its host's class from {identity['host_class']} to {host_class}")
+            known_class = identity["host_class"]
+            changes.append(f"changed its host's class from {known_class} to {host_class}")
         since_sec, self._checked_sec = self._checked_sec, time.time()
         if changes:
-            log.warning("the times since the last check are upper bounds: a program %s", "; ".join(changes))
+            words = "; ".join(changes)
+            log.warning("the times since the last check are upper bounds: a program %s", words)
             last = identity["disturbed"]
             if last is not None and self._checked_sec - last["until"] < UNREAD_SEC:
                 since_sec = last["since"]  # workers may not have read it yet
@@ -295,7 +294,8 @@ class DeviceServer:
             session.serve(connection.fileno())
 
         monitor.pid = fork(run_session)
-        self._running = Running(monitor.pid, os.pidfd_open(monitor.pid), connection, folder, monitor)
+        pid_fd = os.pidfd_open(monitor.pid)
+        self._running = Running(monitor.pid, pid_fd, connection, folder, monitor)
         return True
 
     def _end_session(self, running: Running) -> None:

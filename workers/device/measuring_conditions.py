@@ -1,4 +1,4 @@
-"""What a device measures under: its CPUs and its priority, which untrusted code may change."""
+"""Conditions under which a device measures: CPUs and priority, which programs may change."""
 
 import os
 from collections.abc import Collection, Sequence
@@ -26,8 +26,9 @@ class MeasuringConditions:
 
     @classmethod
     def read(cls) -> Self:
-        cpus, priority = tuple(sorted(os.sched_getaffinity(0))), os.sched_getparam(0).sched_priority
-        return cls(cpus, os.sched_getscheduler(0), priority, os.getpriority(os.PRIO_PROCESS, 0))
+        cpus = tuple(sorted(os.sched_getaffinity(0)))
+        policy, priority = os.sched_getscheduler(0), os.sched_getparam(0).sched_priority
+        return cls(cpus, policy, priority, os.getpriority(os.PRIO_PROCESS, 0))
 
     def restore(self) -> list[str]:
         """Set this process back to these conditions; return what had changed, in words. Raises
@@ -46,20 +47,22 @@ class MeasuringConditions:
 
 
 def adopt_orphans() -> set[int]:
-    """Become the parent of descendants whose parent exits; return the pids of the children so far."""
+    """Become the parent of descendants whose parent exits; return the present children's pids."""
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
     return {child.pid for child in psutil.Process().children()}
 
 
-def kill_children(known: Collection[int]) -> list[str]:
-    """Kill all children of this process but the `known` ones; return their names, in words.
+def kill_children(known_pids: Collection[int]) -> list[str]:
+    """Kill all children of this process but `known_pids`; return their names, in words.
     Raises HostFault if one does not end."""
     names: list[str] = []
-    while children := [child for child in psutil.Process().children() if child.pid not in known]:
+    process = psutil.Process()
+    while children := [child for child in process.children() if child.pid not in known_pids]:
         for child in children:
             child.kill()
         if alive := psutil.wait_procs(children, _KILLED_SEC)[1]:
-            raise HostFault(f"this device unregisters: {alive[0]} of a session does not end", hint="ps")
+            message = f"this device unregisters: {alive[0]} of a session does not end"
+            raise HostFault(message, hint="ps")
         names += [f"left process {child.pid} running" for child in children]
     return names
 

@@ -1,7 +1,7 @@
-"""What a session tells its device: when candidates begin and end, why it ends, what it prints.
+"""Messages of a session to its device: when candidates run, why it ends, what it prints.
 
-A session runs untrusted native code, so it opens no file of its device. The device writes the
-log of executions, and its own clock keeps the deadline.
+A session runs untrusted native code, so it opens no file of its device. The device writes
+the log of executions, and its own clock keeps the deadline.
 """
 
 import logging
@@ -26,7 +26,7 @@ OUTPUT_BYTES: Final = 64 << 10
 
 
 class DeviceLink:
-    """The session's end of its channel to the device. Methods wait for the device's answer."""
+    """The session's end of its channel to the device. Methods wait for an answer."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
@@ -45,8 +45,8 @@ class DeviceLink:
 
 
 class SessionMonitor:
-    """The device's end. `fault` is why the device must end the session, if anything; `cause` is
-    why the session says that it exits."""
+    """The device's end. `fault` is why the device must end the session, if anything; `cause`
+    is why the session says that it exits."""
 
     def __init__(self, log_path: Path | None, thread_cpus: Sequence[Collection[int]]) -> None:
         self.cause = self.fault = ""
@@ -58,7 +58,7 @@ class SessionMonitor:
         self._message_bytes = self._output_bytes = 0
 
     def enter_session(self) -> DeviceLink:
-        """In the session's process: redirect its output to the device; return its link."""
+        """Redirect the output of the session's process to the device; return its link."""
         for number in (1, 2):
             os.dup2(self._session_output.fileno(), number)
         for end in (self._end, self._output, self._session_output):
@@ -78,7 +78,8 @@ class SessionMonitor:
         except BlockingIOError:
             return False
         except (OSError, ValueError, OverflowError) as error:
-            self.fault = self.fault or f"the session broke its protocol: {_escape(str(error))}"
+            message = f"the session broke its protocol: {_escape(str(error))}"
+            self.fault = self.fault or message
         return not self.fault
 
     def close(self) -> None:
@@ -97,24 +98,21 @@ class SessionMonitor:
         text = message[1:].decode(errors="replace")
         if message.startswith(_BEGIN):
             seconds, _, key = text.partition(" ")
-            self._log_execution(key)
-            bind_threads(self.pid, self._thread_cpus)  # the sandbox forbids it to the session
+            try:
+                if self._log_path is not None:
+                    with self._log_path.open("ab", buffering=0) as file:
+                        file.write(f"{time.time():.6f}\t{_escape(key)}\t{self.pid}\n".encode())
+            except OSError as error:
+                self.fault = f"the device's log cannot be written: {error}"
+                self.is_host_fault = True
+            bind_threads(self.pid, self._thread_cpus)  # its sandbox forbids it
             signal.setitimer(signal.ITIMER_REAL, float(seconds))
         else:
             signal.setitimer(signal.ITIMER_REAL, 0)
             self.cause = " ".join(_escape(text).split())
         if not self.fault:
-            with suppress(ConnectionError, BlockingIOError):  # it has ended, or reads no answers
+            with suppress(ConnectionError, BlockingIOError):  # it reads no answers
                 self._end.send(_END, socket.MSG_DONTWAIT)
-
-    def _log_execution(self, key: str) -> None:
-        """Append a line with the time, the key and the session's pid, before the candidate runs."""
-        if self._log_path is not None:
-            try:
-                with self._log_path.open("ab", buffering=0) as file:
-                    file.write(f"{time.time():.6f}\t{_escape(key)}\t{self.pid}\n".encode())
-            except OSError as error:
-                self.fault, self.is_host_fault = f"the device's log cannot be written: {error}", True
 
     def _log_output(self, chunk: bytes) -> bool:
         self._output_bytes += len(chunk)
@@ -122,7 +120,8 @@ class SessionMonitor:
             log.warning("a session printed: %s", _escape(line))
         if chunk and self._output_bytes <= OUTPUT_BYTES:
             return True
-        log.warning("a session printed more than %d KiB; the rest is discarded", OUTPUT_BYTES >> 10)
+        limit_kib = OUTPUT_BYTES >> 10
+        log.warning("a session printed more than %d KiB; the rest is discarded", limit_kib)
         self._output.close()
         return False
 

@@ -72,8 +72,8 @@ class SessionGateway:
         with end, end.makefile("rb") as questions:
             try:
                 while line := questions.readline(_LINE_BYTES):
-                    with ExitStack() as sent:
-                        answer, fds = self._answer(end, sent, **json.loads(line))
+                    with ExitStack() as descriptors:
+                        answer, fds = self._answer(end, descriptors, **json.loads(line))
                         socket.send_fds(end, [json.dumps(answer).encode() + b"\n"], fds)
             except (OSError, ValueError, TypeError, KeyError) as error:
                 log.info("a runner gets no more sessions: %s", error)
@@ -81,7 +81,7 @@ class SessionGateway:
     def _answer(
         self,
         runner: socket.socket,
-        sent: ExitStack,
+        descriptors: ExitStack,
         tracker: Sequence[Any],
         key: str,
         wait_sec: float,
@@ -89,7 +89,7 @@ class SessionGateway:
         by_port: bool,
     ) -> tuple[Any, list[int]]:
         """Open a session; return the answer and the descriptor to send, if any, which
-        `sent` closes."""
+        `descriptors` closes."""
         host, port = tracker
         device_class = None if like is None else DeviceClass(*like)
         ticket, own_port, fds = secrets.token_hex(16), _NO_PORT, list[int]()
@@ -97,14 +97,14 @@ class SessionGateway:
         try:
             if by_port:
                 listener = resources.enter_context(socket.create_server(("127.0.0.1", 0)))
-                watched = resources.enter_context(runner.dup())  # watched until its session begins
-                spare = resources.enter_context(runner.dup())  # keeps a descriptor for the runner
+                watched = resources.enter_context(runner.dup())  # until its session begins
+                spare = resources.enter_context(runner.dup())  # a descriptor for the runner
                 own_port = listener.getsockname()[1]
                 accept = partial(_accept_client, listener, ticket, watched, spare)
             else:
                 client, runner_end = socket.socketpair()
                 resources.enter_context(client)
-                fds.append(sent.enter_context(runner_end).fileno())
+                fds.append(descriptors.enter_context(runner_end).fileno())
                 accept = partial(_greet_client, client, ticket)
             device, match_key = self._take_device((str(host), int(port)), key, wait_sec, device_class, runner)
         except (MallornError, OSError) as error:  # this host may have no file descriptor left

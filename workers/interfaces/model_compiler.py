@@ -341,9 +341,10 @@ def open_sandboxed_compiler(
 ) -> Iterator[ModelCompiler]:
     """Yield a sandboxed ModelCompiler that can read no files of the user except `paths`, and
     write only to the folders `writes`."""
-    others = [(str(path.absolute()), READ) for path in paths] + [(str(path), WRITE) for path in writes]
+    rights = [(str(path.absolute()), READ) for path in paths]
+    rights += [(str(path), WRITE) for path in writes]
     with (
         TemporaryDirectory(prefix="mallorn-") as room,
-        ModelCompiler(env=env, name="TVM", room=Path(room), others=tuple(others)) as graphs,
+        ModelCompiler(env=env, name="TVM", room=Path(room), others=tuple(rights)) as graphs,
     ):
         yield graphs

@@ -176,11 +176,12 @@ class Heartbeat:
             self._request_plan(job_id)
 
     def _mark_disturbed_times(self, session: Session, devices: Iterable[SeenDevice]) -> None:
-        """Turn times of intervals that devices call disturbed into upper bounds: once when the
-        interval is new, and once when its last results are stored."""
+        """Turn times of intervals that devices call disturbed into upper bounds: once when
+        the interval is new, and once when its last results are stored."""
         for device in devices:
             interval = device.info.disturbed
-            event = device.name, interval, interval and time.time() > interval.until + CLOCKS_SEC
+            is_over = interval and time.time() > interval.until + CLOCKS_SEC
+            event = device.name, interval, is_over
             if interval is not None and event not in self._handled_disturbances:
                 self._handled_disturbances.append(event)
                 if count := Withdrawals(session).mark_disturbed(device.name, interval):

@@ -19,6 +19,7 @@ def compute_own_accuracy(session: Session, round_id: int) -> float | None:
         return None
     predicted = np.array([trial.predicted for trial, _ in batch], dtype=np.float32)
     labels = -np.log(np.array([trial.latency_us for trial, _ in batch], dtype=np.float64)).astype(np.float32)
-    groups = np.array([context_id for _, context_id in batch], dtype=np.int64)  # only times of one compare
+    # Only times of one context compare.
+    groups = np.array([context_id for _, context_id in batch], dtype=np.int64)
     share = pairwise_accuracy(predicted, labels, groups)
     return None if np.isnan(share) else round(share, 4)

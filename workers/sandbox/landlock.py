@@ -59,7 +59,8 @@ def restrict_process(paths: Iterable[tuple[Path, int]] | None, opens_network: bo
     do not exist are skipped; None allows all files. `opens_network` allows TCP. Raises
     OSError."""
     kernel_version = version()
-    files = 0 if paths is None else max(bits for first, bits in _KNOWN.items() if first <= kernel_version)
+    file_rights = [bits for first, bits in _KNOWN.items() if first <= kernel_version]
+    files = 0 if paths is None else max(file_rights)
     network = _BIND_AND_CONNECT if kernel_version >= 4 and not opens_network else 0
     scoped = _ABSTRACT_SOCKETS_AND_SIGNALS if kernel_version >= WHOLE else 0
     if not files | network | scoped:

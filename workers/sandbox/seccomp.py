@@ -38,8 +38,8 @@ _CLONE_NAMESPACES: Final = 0x0002_0000 | 0x7E00_0000
 # ioctl: of the terminals' requests (0x54..), only those that read a size or change a descriptor:
 # TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX, FIOASYNC.
 _HARMLESS_REQUESTS: Final = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x5452)
-# prctl: what a process reads, its threads' names, stricter rules for itself, and registers of aarch64.
-# Not PR_SCHED_CORE, which takes a whole core.
+# prctl: what a process reads, its threads' names, stricter rules for itself, and registers of
+# aarch64. Not PR_SCHED_CORE, which takes a whole core.
 _PRCTL_OPTIONS: Final = (2, 3, 15, 16, *range(21, 24), 29, 30, 38, 39, 41, 42, *range(50, 57), 0x53564D41)
 
 Instruction = tuple[int, int, int, int]  # operation, jump if true, jump if false, operand
@@ -65,9 +65,8 @@ def install_syscall_filter(spawns: bool, takes_sockets: bool, drives_gpu: bool =
     machine = platform.machine()
     if machine not in ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"the seccomp filter supports {', '.join(ARCHITECTURES)}, not {machine}")
-    code = b"".join(
-        struct.pack("<HBBI", *step) for step in _instructions(machine, spawns, takes_sockets, drives_gpu)
-    )
+    steps = _instructions(machine, spawns, takes_sockets, drives_gpu)
+    code = b"".join(struct.pack("<HBBI", *step) for step in steps)
     prctl(_PR_SET_SECCOMP, _FILTER, ctypes.byref(_Program(len(code) // 8, code)))
 
 
@@ -83,32 +82,36 @@ def _instructions(machine: str, spawns: bool, takes_sockets: bool, drives_gpu: b
     yield (_IF_EQUAL, 1, 0, architecture)
     yield (_ANSWER, 0, 0, _KILL)
     yield (_LOAD, 0, 0, _NUMBER)
-    yield from _answer_if(_IF_LARGER, _ABSENT, _LAST_CALL)  # also all calls of x86_64's x32 interface
-    yield from _answer_if(_IF_EQUAL, _ABSENT, special["clone3"])  # filters cannot read its flags
+    yield from _answer_if(_IF_LARGER, _ABSENT, _LAST_CALL)  # also x86_64's x32 calls
+    yield from _answer_if(_IF_EQUAL, _ABSENT, special["clone3"])  # flags in memory
     namespaces = _answer_if(_IF_BITS, _REFUSE, _CLONE_NAMESPACES)
     kinds = [(_ANSWER, 0, 0, _ALLOW)] if spawns else _answer_if(_IF_BITS, _ALLOW, _CLONE_THREAD)
     yield from _filter_one_call(special["clone"], [*namespaces, *kinds])
-    yield from _filter_one_call(special["prlimit64"], _answer_if(_IF_EQUAL, _ALLOW, 0))  # own limits
+    own_limits = _answer_if(_IF_EQUAL, _ALLOW, 0)
+    yield from _filter_one_call(special["prlimit64"], own_limits)
     killed = [(_LOAD, 0, 0, _SECOND_ARGUMENT), *_answer_if(_IF_EQUAL, _ALLOW, signal.SIGKILL)]
     death = [(_IF_EQUAL, 0, 1 + len(killed), _PR_SET_PDEATHSIG), *killed, (_ANSWER, 0, 0, _REFUSE)]
     options = [*death, *_answer_if(_IF_EQUAL, _ALLOW, *_PRCTL_OPTIONS)]
     yield from _filter_one_call(special["prctl"], options)
     harmless = _answer_if(_IF_EQUAL, _ALLOW, *_HARMLESS_REQUESTS)
-    others = [*_answer_if(_IF_LARGER, _ALLOW, 0x54FF), *_answer_if(_IF_LARGER, _REFUSE, 0x53FF)]
-    requests = [*harmless, *others, (_ANSWER, 0, 0, _ALLOW)]
+    terminals = [*_answer_if(_IF_LARGER, _ALLOW, 0x54FF), *_answer_if(_IF_LARGER, _REFUSE, 0x53FF)]
+    requests = [*harmless, *terminals, (_ANSWER, 0, 0, _ALLOW)]
     yield from _filter_one_call(special["ioctl"], requests, _SECOND_ARGUMENT)
     if takes_sockets:
         streams = _answer_if(_IF_EQUAL, _ZERO, _SOCK_STREAM)
         yield from _filter_one_call(special["socket"], streams, _SECOND_ARGUMENT)
         yield from _answer_if(_IF_EQUAL, _ZERO, special["connect"])
     elif drives_gpu:
-        yield from _filter_one_call(special["socket"], _answer_if(_IF_EQUAL, _ALLOW, _AF_UNIX))
+        local_sockets = _answer_if(_IF_EQUAL, _ALLOW, _AF_UNIX)
+        yield from _filter_one_call(special["socket"], local_sockets)
     # sends on an existing connection have no address
     high = [(_LOAD, 0, 0, _FIFTH_ARGUMENT + 4), *_answer_if(_IF_EQUAL, _ALLOW, 0)]
-    yield from _filter_one_call(special["sendto"], [(_IF_EQUAL, 0, len(high), 0), *high], _FIFTH_ARGUMENT)
+    address = [(_IF_EQUAL, 0, len(high), 0), *high]
+    yield from _filter_one_call(special["sendto"], address, _FIFTH_ARGUMENT)
     allowed_calls = ALLOWED | (PROGRAMS if spawns else {}) | (GPU if drives_gpu else {})
-    numbers = sorted(numbers[column] for numbers in allowed_calls.values() if numbers[column] >= 0)
-    yield from _answer_if(_IF_EQUAL, _ALLOW, *numbers)
+    numbers = [numbers[column] for numbers in allowed_calls.values()]
+    present = sorted(number for number in numbers if number >= 0)
+    yield from _answer_if(_IF_EQUAL, _ALLOW, *present)
     yield (_ANSWER, 0, 0, _REFUSE)
 
 

@@ -78,6 +78,7 @@ def _nvidia_node(uuid: str) -> str | None:
     """Return the name of a GPU's node in /dev; None if the driver does not name it."""
     for file in glob(f"{_NVIDIA_FACTS}/*/information"):
         text = Path(file).read_text()
-        if uuid and uuid in text and (minor := re.search(r"^Device Minor:\s*(\d+)", text, re.MULTILINE)):
+        minor = re.search(r"^Device Minor:\s*(\d+)", text, re.MULTILINE)
+        if uuid and uuid in text and minor:
             return f"nvidia{minor[1]}"
     return None

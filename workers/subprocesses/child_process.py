@@ -173,7 +173,11 @@ class Child:
     def receive_answer(self) -> bool:
         """Send and receive without waiting; return True once the call has its answer. Raises
         ChildCrashed if the process died, or was killed for sending an invalid frame."""
-        self._check_disk_use()
+        if self._log is not None and time.monotonic() > self._next_look_sec:
+            self._next_look_sec = time.monotonic() + LOOK_SEC
+            self._log.trim()
+            if self._walls.room is not None and (excess := find_excess(self._walls.room)):
+                raise self._kill_for_violation(f"wrote {excess} to its folder")
         while self._reply is None:
             try:
                 frame = self._open_channel.receive_frame()
@@ -303,14 +307,6 @@ class Child:
             # Sent even if the child is dead: a compiler that it started may still run.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
-
-    def _check_disk_use(self) -> None:
-        """Empty the log if it is too large; kill the process if its room is."""
-        if self._log is not None and time.monotonic() > self._next_look_sec:
-            self._next_look_sec = time.monotonic() + LOOK_SEC
-            self._log.trim()
-            if self._walls.room is not None and (excess := find_excess(self._walls.room)):
-                raise self._kill_for_violation(f"wrote {excess} to its folder")
 
     def _kill_for_violation(self, reason: str) -> errors.ChildCrashed:
         """Kill the process because it broke the protocol; return the error to raise."""

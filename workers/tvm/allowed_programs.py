@@ -95,7 +95,8 @@ def check_program(tir: str) -> None:
         if len(graph.of_kind("tirx.PrimFunc")) != 1:
             raise ValueError("the program is not a module with one function")
     except (LookupError, TypeError, ValueError, RecursionError) as error:
-        raise Unschedulable(f"a stored program is refused: {describe_refusal(error)}", hint=HINT) from None
+        message = f"a stored program is refused: {describe_refusal(error)}"
+        raise Unschedulable(message, hint=HINT) from None
 
 
 def check_network(text: str) -> None:

@@ -53,8 +53,9 @@ _REFUSED: Final = _POINTERS | {"tirx.atomic_add"}
 _SPLIT: Final = re.compile(r"mallorn_split_(\d+)_\d+", re.ASCII)
 _DOT: Final = re.compile(r"mallorn_block_(\d+)_(\d+)_(\d+)_\d+", re.ASCII)
 _TILE_ROW: Final = 64  # bytes of a row of sums
-_MOST_COUNT: Final = 1 << 19  # of what our LLVM functions count, so that products have less than 64 bits
-_TILES: Final = frozenset(instruction.function for instruction in tile_instructions.BY_TYPE.values())
+# Of what our LLVM functions count, so that products have less than 64 bits.
+_MOST_COUNT: Final = 1 << 19
+_TILES: Final = frozenset(tile.function for tile in tile_instructions.BY_TYPE.values())
 
 
 class OutOfBounds(ValueError):
@@ -62,13 +63,12 @@ class OutOfBounds(ValueError):
 
 
 def check_bounds(mod: Any) -> None:
-    """Raise ValueError, with the buffer and the index, unless all accesses of a program lie in bounds.
-    Index tensors have the values that candidates are measured with."""
-    known = index_bounds(blocks_of(mod))
+    """Raise ValueError, with the buffer and the index, unless all accesses of a program lie in
+    bounds. Index tensors have the values that candidates are measured with."""
+    bounds = index_bounds(blocks_of(mod))
     parameters = {hash(param) for param in mod["main"].params}
-    check_function(
-        mod["main"], {name: (low, high - 1) for name, (low, high) in known.items() if name in parameters}
-    )
+    values = {key: (low, high - 1) for key, (low, high) in bounds.items() if key in parameters}
+    check_function(mod["main"], values)
 
 
 def check_schedule(mod: Any) -> None:
@@ -81,8 +81,8 @@ def check_schedule(mod: Any) -> None:
 
 
 def check_functions(mod: Any) -> None:
-    """Raise InvalidModel unless the tensor functions of a Relax module stay in their buffers, whatever their
-    index tensors hold."""
+    """Raise InvalidModel unless the tensor functions of a Relax module stay in their buffers,
+    whatever their index tensors hold."""
     for var, function in mod.functions_items():
         try:
             if isinstance(function, tirx.PrimFunc):
@@ -115,7 +115,8 @@ class _Buffer:
         sizes = [int(size) for size in self.shape]
         if strides is None:
             self.strides = [prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
-        last = sum((size - 1) * stride for size, stride in zip(sizes, self.strides, strict=True))
+        axes = zip(sizes, self.strides, strict=True)
+        last = sum((size - 1) * stride for size, stride in axes)
         self.bytes = 0 if 0 in sizes else (last + 1) * self.width
         if min(sizes, default=0) < 0 or self.bytes > _MOST_BYTES:
             raise ValueError(f"the program has a buffer {self.name} of sizes {sizes}")
@@ -124,7 +125,7 @@ class _Buffer:
 
 
 class _Walk:
-    """One walk over a function, which proves its accesses."""
+    """A walk over a function, which proves its accesses."""
 
     def __init__(self, function: Any, values: Mapping[int, Interval]) -> None:
         self._function, self._values = function, values
@@ -161,9 +162,10 @@ class _Walk:
         self._scalars.add(hash(var))
 
     def _bind(self, var: Any, low: int, high: int) -> None:
-        if high - low < 1 << 62:  # wider ranges are those of 64-bit numbers, and no knowledge
+        if high - low < 1 << 62:  # wider ranges say nothing: those of 64-bit numbers
             extent = _int64(high - low + 1)
-            self._analyzer.bind(var, Range.from_min_extent(tirx.IntImm(str(var.ty.dtype), low), extent))
+            first = tirx.IntImm(str(var.ty.dtype), low)
+            self._analyzer.bind(var, Range.from_min_extent(first, extent))
 
     def _declare(self, var: Any, strides: Sequence[int] | None = None) -> None:
         ty = var.ty
@@ -192,7 +194,8 @@ class _Walk:
                 self._visit(node.min, node.extent)
                 low, extent = self._number(node.min), self._number(node.extent)
                 if self._limits(low + extent)[1] > _limits_of(node.loop_var.ty.dtype)[1]:
-                    raise ValueError(f"the loop over {node.loop_var.name} leaves the range of its type")
+                    name = node.loop_var.name
+                    raise ValueError(f"the loop over {name} leaves the range of its type")
                 with ExitStack() as facts:
                     self._range(facts, node.loop_var, low, extent)
                     self._statement(node.body)
@@ -241,11 +244,13 @@ class _Walk:
         block = realize.block
         self._visit(realize.predicate, *realize.iter_values)
         with ExitStack() as facts:
-            facts.enter_context(self._analyzer.constraint_scope(self._condition(realize.predicate)))
+            condition = self._condition(realize.predicate)
+            facts.enter_context(self._analyzer.constraint_scope(condition))
             for axis, value in zip(block.iter_vars, realize.iter_values, strict=True):
                 low, extent = self._number(axis.dom.min), self._number(axis.dom.extent)
                 if not self._is_within(self._number(value) - low, extent):
-                    raise OutOfBounds(f"{axis.var.name} of the block {block.name_hint} leaves its domain")
+                    words = f"{axis.var.name} of the block {block.name_hint}"
+                    raise OutOfBounds(f"{words} leaves its domain")
                 self._range(facts, axis.var, low, extent)
             for buffer in block.alloc_buffers:
                 self._declare(buffer)
@@ -258,19 +263,22 @@ class _Walk:
     def _alias(self, var: Any, region: Any) -> None:
         """Declare a buffer that is a part of another, with the strides of that buffer."""
         source, sizes = self._buffer(region.source), [int(axis.extent) for axis in region.region]
-        skipped, shape = len(sizes) - len(var.ty.shape), [int(size) for size in var.ty.shape]
-        if sizes != [1] * skipped + shape or (var.ty.dtype.dtype, not source.bytes) != (source.dtype, False):
-            raise ValueError(f"the program's buffer {var.name} differs from its part of {source.name}")
+        dropped_axes, shape = len(sizes) - len(var.ty.shape), [int(size) for size in var.ty.shape]
+        is_same_type = var.ty.dtype.dtype == source.dtype and source.bytes
+        if sizes != [1] * dropped_axes + shape or not is_same_type:
+            words = f"the program's buffer {var.name} differs"
+            raise ValueError(f"{words} from its part of {source.name}")
         for axis, size in zip(region.region, source.shape, strict=True):
             self._visit(axis.min)
             if not self._is_within(self._number(axis.min), size - axis.extent + 1):
                 raise OutOfBounds(f"the program's buffer {var.name} leaves {source.name}")
-        self._declare(var, strides := source.strides[skipped:])
+        self._declare(var, strides := source.strides[dropped_axes:])
         for declared, stride in zip(var.ty.strides, strides, strict=False):
             if isinstance(declared, tirx.Var):
                 self._bind(declared, stride, stride)
             elif int(declared) != stride:
-                raise ValueError(f"the program's buffer {var.name} has other strides than {source.name}")
+                words = f"the program's buffer {var.name} has other strides"
+                raise ValueError(f"{words} than {source.name}")
 
     def _buffer(self, var: Any) -> _Buffer:
         if hash(var) not in self._buffers:
@@ -294,23 +302,25 @@ class _Walk:
         if isinstance(size, tirx.IntImm) and low >= 0 and high < int(size):
             return True
         bounds = number >= 0, number < size
-        return all(self._analyzer.can_prove(bound, ProofStrength.SYMBOLIC_BOUND) for bound in bounds)
+        strength = ProofStrength.SYMBOLIC_BOUND
+        return all(self._analyzer.can_prove(bound, strength) for bound in bounds)
 
     def _limits(self, number: Any) -> Interval:
         bound = self._analyzer.const_int_bound(number)
         low, high = int(bound.min_value), int(bound.max_value)
-        return (low if low > bound.NEG_INF else -_INFINITE), (high if high < bound.POS_INF else _INFINITE)
+        low = low if low > bound.NEG_INF else -_INFINITE
+        return low, (high if high < bound.POS_INF else _INFINITE)
 
     def _fits(self, number: Any, dtype: Any) -> bool:
-        (low, high), (least, most) = self._limits(number), _limits_of(dtype)
-        return least <= low and high <= most
+        (low, high), limits = self._limits(number), _limits_of(dtype)
+        return limits[0] <= low and high <= limits[1]
 
     def _visit(self, *nodes: Any) -> None:
         """Check the types and accesses of expressions."""
         for node in nodes:
             match node:
                 case tirx.IntImm():
-                    tirx.IntImm(str(node.ty.dtype), int(node))  # raises for a number that the type lacks
+                    tirx.IntImm(str(node.ty.dtype), int(node))  # raises if the type lacks it
                 case tirx.FloatImm():
                     pass
                 case tirx.Var():
@@ -322,15 +332,13 @@ class _Walk:
                     self._call(node)
                 case tirx.Cast():
                     self._visit(node.value)
-                    tirx.Cast(str(node.ty.dtype), node.value)  # raises for another number of lanes
+                    tirx.Cast(str(node.ty.dtype), node.value)  # raises for other lanes
                 case _ if type(node) in _ARGUMENTS:
                     arguments = [getattr(node, name) for name in _ARGUMENTS[type(node)]]
                     self._visit(*arguments)
-                    if (
-                        not tvm_ffi.structural_equal(made := type(node)(*arguments), node)
-                        or made.ty != node.ty
-                    ):
-                        raise ValueError(f"the program takes {made.ty.dtype} for {node.ty.dtype}")
+                    copy = type(node)(*arguments)
+                    if not tvm_ffi.structural_equal(copy, node) or copy.ty != node.ty:
+                        raise ValueError(f"the program takes {copy.ty.dtype} for {node.ty.dtype}")
                 case _:
                     raise ValueError(f"the program has a {type(node).__name__}")
 
@@ -369,7 +377,8 @@ class _Walk:
             raise ValueError(f"the program calls {name} with {types}")
         for (buffer, start), size in zip(pointers, sizes, strict=True):
             if not self._is_within(start + size, _int64(buffer.bytes + 1)):
-                raise OutOfBounds(f"{name} leaves the buffer {buffer.name}, which has {buffer.bytes} bytes")
+                words = f"{name} leaves the buffer {buffer.name}"
+                raise OutOfBounds(f"{words}, which has {buffer.bytes} bytes")
 
     def _count(self, node: Any) -> Any:
         number = tirx.Cast("int64", self._number(node))
@@ -400,7 +409,7 @@ class _Walk:
         return buffer, sum(offsets, _int64(0))
 
     def _number(self, node: Any) -> Any:
-        """Return a scalar expression for a whole number or a condition, or for any lane of a vector."""
+        """Return a scalar expression for a whole number, a condition, or any lane of a vector."""
         dtype = node.ty.dtype.with_lanes(1)
         match node:
             case tirx.IntImm():
@@ -412,10 +421,11 @@ class _Walk:
                 step = tirx.Mul(self._number(node.stride), lane)
                 return self._fit(tirx.Add(self._number(node.base), step))
             case TensorLoad() if not self._has_aliases and hash(node.source) not in self._written:
-                for known, var in self._loads:
-                    if tvm_ffi.structural_equal(known, node):
+                for load, var in self._loads:
+                    if tvm_ffi.structural_equal(load, node):
                         return var
-                self._loads.append((node, var := self._any(dtype, self._values.get(hash(node.source)))))
+                var = self._any(dtype, self._values.get(hash(node.source)))
+                self._loads.append((node, var))
                 return var
             case tirx.Cast() if _is_whole(dtype) and _is_whole(node.value.ty.dtype):
                 if self._fits(number := self._number(node.value), dtype):
@@ -431,18 +441,17 @@ class _Walk:
         return self._any(dtype)
 
     def _choice(self, condition: Any, *branches: Any) -> Any:
-        chosen = self._condition(condition)
-        return tirx.Select(chosen, *map(self._number, self._cases(chosen, *branches)))
+        test = self._condition(condition)
+        return tirx.Select(test, *map(self._number, self._cases(test, *branches)))
 
     def _fit(self, number: Any) -> Any:
-        """Return a number that stays in the range of its type. Refuse others: TVM drops a clamp that
-        would be idle if nothing wrapped around."""
+        """Return a number that stays in the range of its type. Refuse others: TVM drops a clamp
+        that would be idle if nothing wrapped around."""
         is_sum = isinstance(number, _SUMS)
         if self._fits(number, number.ty.dtype) if is_sum else self._limits(number.b)[0] > 0:
             return number
-        raise OutOfBounds(
-            f"the program computes {str(number)[:_QUOTED]}, which may leave the range of {number.ty.dtype}"
-        )
+        words = f"the program computes {str(number)[:_QUOTED]}"
+        raise OutOfBounds(f"{words}, which may leave the range of {number.ty.dtype}")
 
     def _any(self, dtype: Any, limits: Interval | None = None) -> Any:
         var = tirx.Var("any", str(dtype))
@@ -452,12 +461,12 @@ class _Walk:
 
 
 def _describe_extern(name: str, numbers: Iterator[Any]) -> tuple[str, Sequence[Any]]:
-    """Return the types of the result and the arguments of one of our LLVM functions, and how many
-    bytes it takes from each address. `numbers` are its other arguments."""
-    if found := _SPLIT.fullmatch(name):
-        return "void ptr ptr ptr ptr", [4 * int(found[1]), 2 * int(found[1]), 4, 4]
-    if found := _DOT.fullmatch(name):
-        bits, block, lanes = map(int, found.groups())
+    """Return the types of the result and the arguments of one of our LLVM functions, and how
+    many bytes it takes from each address. `numbers` are its other arguments."""
+    if match := _SPLIT.fullmatch(name):
+        return "void ptr ptr ptr ptr", [4 * int(match[1]), 2 * int(match[1]), 4, 4]
+    if match := _DOT.fullmatch(name):
+        bits, block, lanes = map(int, match.groups())
         return f"int32x{lanes} int32x{lanes} ptr ptr", [block * bits * lanes // 8, 2 * block]
     if name == tile_instructions.ALLOWED:
         return "int32", []

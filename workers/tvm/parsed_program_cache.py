@@ -56,7 +56,8 @@ def parse_module(tir: str) -> Any:
     try:
         check_bounds(mod)
     except (ValueError, RecursionError) as error:
-        raise Unschedulable(f"a stored program is refused: {describe_refusal(error)}", hint=HINT) from None
+        message = f"a stored program is refused: {describe_refusal(error)}"
+        raise Unschedulable(message, hint=HINT) from None
     return mod
 
 

@@ -120,11 +120,13 @@ def redirect_folding(evaluator: ProgramEvaluator) -> None:
 
     def build(function: Any, target: Any) -> Any:
         program = evaluator.build(tvm.IRModule.from_expr(function), target, _FOLDED)
-        written = {hash(write.source) for block in collect_nodes(function, SBlock) for write in block.writes}
-        written |= {hash(store.buffer) for store in collect_nodes(function, BufferStore)}
+        blocks = collect_nodes(function, SBlock)
+        outputs = {hash(write.source) for block in blocks for write in block.writes}
+        outputs |= {hash(store.buffer) for store in collect_nodes(function, BufferStore)}
         count = len(function.params)
         # Outputs are the last parameters, from the first that is written.
-        inputs = next((i for i, param in enumerate(function.params) if hash(param) in written), count - 1)
+        numbered = enumerate(function.params)
+        inputs = next((i for i, param in numbered if hash(param) in outputs), count - 1)
         builder = relax.ExecBuilder()
         with builder.function(_FOLDED, num_inputs=count):
             numbers = map(builder.convert_constant, (program, inputs))
@@ -138,7 +140,8 @@ def redirect_folding(evaluator: ProgramEvaluator) -> None:
         arrays = [tensor.numpy() for tensor in tensors]
         for array in arrays[inputs:]:
             array.fill(0)
-        for tensor, output in zip(tensors[inputs:], evaluator.call(program, arrays, inputs), strict=True):
+        results = evaluator.call(program, arrays, inputs)
+        for tensor, output in zip(tensors[inputs:], results, strict=True):
             tensor.copyfrom(output)
 
     tvm_ffi.register_global_func(_RUN, run, override=True)
@@ -200,15 +203,16 @@ def _serve_programs(requests: socket.socket, level: str, readable: Sequence[tupl
             else:
                 mod, target, name, opt_level = fields
                 with tvm.transform.PassContext(opt_level=opt_level):
-                    built = tvm.tirx.build(tvm.ir.load_json(mod), target=tvm.ir.load_json(target))
-                functions[program] = built[name]
+                    modules = tvm.ir.load_json(mod), tvm.ir.load_json(target)
+                    library = tvm.tirx.build(modules[0], target=modules[1])
+                functions[program] = library[name]
         except Exception as error:
             error_text = describe_tvm_error(error)[: _ERROR_BYTES // 8].replace("\n", " ")
         server.put(Frame(error_text, data))
 
 
-def _close_all_but(kept: socket.socket) -> None:
-    kept_fd = kept.fileno()
+def _close_all_but(connection: socket.socket) -> None:
+    kept_fd = connection.fileno()
     os.closerange(3, kept_fd)
     os.closerange(kept_fd + 1, _MOST_FDS)
 

@@ -83,7 +83,8 @@ def replace_special_instructions(mod: Any) -> Any:
 def build_whole_program(tir: str, trace: str, target: str, out_so: str) -> None:
     tvm_target = as_tvm_target(target)
     with collect_device_code(tvm_target):
-        library = tvm.tirx.build(apply_trace(parse_module(tir), trace).mod, target=tvm_target)
+        schedule = apply_trace(parse_module(tir), trace)
+        library = tvm.tirx.build(schedule.mod, target=tvm_target)
     library.export_library(out_so, fcompile=link_shared)
 
 
