@@ -140,8 +140,8 @@ def _convert_keras(model: Path, file: Path) -> None:
     if tuple(map(int, re.findall(r"\d+", keras.__version__)[:2])) < SAFE_KERAS:
         message = f"Keras {keras.__version__} may run code of a Keras file, even in its safe mode"
         raise InvalidModel(message, hint=pip_install_command("tensorflow"))
-    loaded = keras.saving.load_model(model, compile=False, safe_mode=True)
-    loaded.export(file, format="onnx", verbose=False)
+    network = keras.saving.load_model(model, compile=False, safe_mode=True)
+    network.export(file, format="onnx", verbose=False)
 
 
 def _refuse_hdf5(model: Path, _file: Path) -> None:

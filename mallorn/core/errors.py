@@ -87,7 +87,7 @@ class Unauthorized(MallornError):
 
 
 class Forbidden(MallornError):
-    """This API key does not allow the request."""
+    """API key that does not allow the request."""
 
     status_code = 403
     exit_code = ExitCode.KEY_NEEDED
@@ -162,7 +162,7 @@ class PluginFailed(MallornError):
 
 
 class HostFault(Unavailable):
-    """This host lacks something that every candidate needs; repair it, then resume the job."""
+    """Host that lacks something that every candidate needs; repair it, then resume the job."""
 
     exit_code = ExitCode.FAILED
 

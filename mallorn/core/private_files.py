@@ -36,8 +36,8 @@ def close_to_others(path: Path) -> None:
     that may write keeps its rights, because its members share the path on purpose."""
     info = path.stat()
     if info.st_uid == os.geteuid() and is_open_to_others(path):
-        removed = stat.S_IRWXO | (0 if info.st_mode & stat.S_IWGRP else stat.S_IRWXG)
-        path.chmod(stat.S_IMODE(info.st_mode) & ~removed)
+        closed_bits = stat.S_IRWXO | (0 if info.st_mode & stat.S_IWGRP else stat.S_IRWXG)
+        path.chmod(stat.S_IMODE(info.st_mode) & ~closed_bits)
         log.warning("%s was open to all users of this host and is not any more", path)
 
 
@@ -48,7 +48,7 @@ def open_output(path: Path) -> int:
     InvalidRequest if the path, or a directory of a relative path, is a link.
     """
     parents = () if path.is_absolute() else path.parents
-    if any(each.is_symlink() for each in (path, *parents)):
+    if any(place.is_symlink() for place in (path, *parents)):
         message = f"{path} is a link, or lies behind one, and is not written to"
         raise InvalidRequest(message, hint="name a file of another directory, or its absolute path")
     flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC

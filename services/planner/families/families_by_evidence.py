@@ -31,8 +31,8 @@ class ByEvidence(Families):
             else _first_placement(member, old_members)
             for member in by_key
         }
-        placed = [replace(member, family=placements[member.id].family) for member in by_key]
-        return placements | find_splits(placed)
+        with_families = [replace(member, family=placements[member.id].family) for member in by_key]
+        return placements | find_splits(with_families)
 
 
 def find_splits(members: Sequence[Member]) -> dict[int, Placement]:
