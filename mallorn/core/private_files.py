@@ -1,4 +1,4 @@
-"""Make directories and files that other users of the host cannot read, and write output files."""
+"""Make directories and files that other users cannot read, and write output files."""
 
 import logging
 import os
@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 def make_private_directory(path: Path) -> None:
-    """Create a directory and its missing parents with mode 0700; an existing one stays as it is."""
+    """Create a directory and its missing parents with mode 0700, unless it exists."""
     if not path.is_dir():
         make_private_directory(path.parent)
         path.mkdir(mode=0o700, exist_ok=True)
@@ -50,7 +50,7 @@ def open_output(path: Path) -> int:
     parents = () if path.is_absolute() else path.parents
     if any(place.is_symlink() for place in (path, *parents)):
         message = f"{path} is a link, or lies behind one, and is not written to"
-        raise InvalidRequest(message, hint="name a file of another directory, or its absolute path")
+        raise InvalidRequest(message, hint="name another directory, or its absolute path")
     flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.open(path, flags, 0o666)
 

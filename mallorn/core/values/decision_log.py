@@ -99,7 +99,7 @@ class SkippedPart(Value):
 
 
 class RoundNotes(Value):
-    """Reasons for a round, and which searchers or cost models failed and were skipped."""
+    """Why the policy chose a round, and which searchers or cost models failed and were skipped."""
 
     OLD_NAMES: ClassVar = {"without": "skipped_parts"}
 

@@ -47,7 +47,7 @@ class DisturbedInterval(Value):
 
 
 class DeviceInfo(Value):
-    """Facts that a device reported about itself and its host."""
+    """What a device reported about itself and its host."""
 
     OLD_NAMES: ClassVar = {"locks": "lock_file"}
 
@@ -106,7 +106,7 @@ class DeviceMachine(Value):
 
 
 class WorkerInfo(Value):
-    """Facts that a worker reported about itself."""
+    """What a worker reported about itself."""
 
     OLD_NAMES: ClassVar = {
         "tunes": "can_tune",
@@ -161,7 +161,7 @@ class DeviceStatus(Value):
 
 
 class WithdrawIn(Value):
-    """Choice of a device's measurements to withdraw."""
+    """Which of a device's measurements to withdraw."""
 
     since: Annotated[
         float | None, Field(description="Earliest time, seconds since the epoch; null: all measurements.")
@@ -170,7 +170,7 @@ class WithdrawIn(Value):
 
 
 class Withdrawn(Value):
-    """Counts of what is withdrawn with a device's measurements."""
+    """What is withdrawn with a device's measurements."""
 
     measurements: int
     schedules: Annotated[int, Field(description="Chosen because of such a measurement.")]
@@ -238,7 +238,7 @@ class StageOnWorker(Value):
 
 
 class FleetActivity(Value):
-    """Work that ran within a time window that ends now, and what waits."""
+    """What ran within a time window that ends now, and what waits."""
 
     OLD_NAMES: ClassVar = {"now": "current_time", "stints": "rounds", "complete": "is_complete"}
 

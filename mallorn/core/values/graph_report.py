@@ -17,7 +17,7 @@ class TensorSpec(Value):
 
 
 class GraphStep(Value):
-    """Pass, with the numbers of operator calls and functions before and after it."""
+    """One pass, with the numbers of operator calls and functions before and after it."""
 
     OLD_NAMES: ClassVar = {"skipped": "skip_reason"}
 
