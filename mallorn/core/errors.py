@@ -87,7 +87,7 @@ class Unauthorized(MallornError):
 
 
 class Forbidden(MallornError):
-    """API key that does not allow the request."""
+    """This API key does not allow the request."""
 
     status_code = 403
     exit_code = ExitCode.KEY_NEEDED

@@ -86,7 +86,15 @@ class _LimitedBody:
         if self._has_response:  # a stream polls for a disconnect, not for body data
             return {"type": "http.disconnect"}
         try:
-            message = await self._receive_in_time()
+            wait_sec = get_parts(Request(self._scope)).settings.client_wait_sec
+            limit_sec = wait_sec + self._received_bytes / SLOWEST_BYTES_PER_SEC
+            message, began_sec = None, time.monotonic()
+            with anyio.move_on_after(max(0.0, limit_sec - self._waited_sec)):
+                message = await self._receive()
+                self._waited_sec += time.monotonic() - began_sec
+            if message is None:
+                progress = f"{self._received_bytes:,} bytes of the body arrived in {limit_sec:.0f} s"
+                raise TooSlow(f"only {progress}", hint="retry over a faster connection")
             self._received_bytes += len(message.get("body", b""))
             self.check_size(self._received_bytes)
         except MallornError as error:
@@ -116,19 +124,6 @@ class _LimitedBody:
         if size_bytes > self._limit_bytes:
             message = f"the body is larger than {self._limit_bytes:,} bytes"
             raise TooLarge(message, hint="see /docs")
-
-    async def _receive_in_time(self) -> Message:
-        wait_sec = get_parts(Request(self._scope)).settings.client_wait_sec
-        limit_sec = wait_sec + self._received_bytes / SLOWEST_BYTES_PER_SEC
-        began_sec = time.monotonic()
-        with anyio.move_on_after(max(0.0, limit_sec - self._waited_sec)):
-            message = await self._receive()
-            self._waited_sec += time.monotonic() - began_sec
-            return message
-        raise TooSlow(
-            f"only {self._received_bytes:,} bytes of the body arrived in {limit_sec:.0f} s",
-            hint="retry over a faster connection",
-        )
 
 
 class CallerBeforeBody(HttpMiddleware):
