@@ -102,7 +102,7 @@ def tvm_process(
     from mallorn.workers.interfaces.model_compiler import open_sandboxed_compiler
 
     files = list[Path]()
-    with suppress(InvalidModel):  # the command's own check says what is wrong with the model
+    with suppress(InvalidModel):  # the command's own check says what is wrong
         if model is not None:
             files.append(file := find_model_file(model))
             files += [file.parent / name for name in ModelUpload.of(file).weights]

@@ -83,9 +83,11 @@ def to_junit(verification: Verification) -> str:
         skipped=str(outcomes.count("not judged")),
     )
     for check in verification.checks:
-        case = ElementTree.SubElement(suite, "testcase", classname=check.kind, name=_one_line(check.name))
+        attributes = {"classname": check.kind, "name": _one_line(check.name)}
+        case = ElementTree.SubElement(suite, "testcase", attributes)
         if check.outcome in elements:
-            ElementTree.SubElement(case, elements[check.outcome], message=_one_line(check.text))
+            message = _one_line(check.text)
+            ElementTree.SubElement(case, elements[check.outcome], message=message)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 

@@ -16,7 +16,7 @@ from mallorn.wording.format_values import file_name
 
 Convert = Callable[[Path, Path], None]
 NAMES_TOLD: Final = 12
-SAFE_KERAS: Final = (3, 15)  # older versions run code of some files in safe mode: CVE-2025-1550 and later
+SAFE_KERAS: Final = (3, 15)  # older ones run code in safe mode: CVE-2025-1550 and later
 MOST_IN_ONE_FILE: Final = 1 << 30  # protobuf allows 2 GB, which include the graph's constants
 
 
@@ -138,10 +138,11 @@ def _convert_keras(model: Path, file: Path) -> None:
     keras = import_optional_module("keras", "a Keras file", "tensorflow")
     import_optional_module("tf2onnx", "a Keras file", "tensorflow")
     if tuple(map(int, re.findall(r"\d+", keras.__version__)[:2])) < SAFE_KERAS:
-        message = f"Keras {keras.__version__} may run code of a Keras file, even in its safe mode"
+        version = f"Keras {keras.__version__}"
+        message = f"{version} may run code of a Keras file, even in its safe mode"
         raise InvalidModel(message, hint=pip_install_command("tensorflow"))
-    loaded = keras.saving.load_model(model, compile=False, safe_mode=True)
-    loaded.export(file, format="onnx", verbose=False)
+    network = keras.saving.load_model(model, compile=False, safe_mode=True)
+    network.export(file, format="onnx", verbose=False)
 
 
 def _refuse_hdf5(model: Path, _file: Path) -> None:

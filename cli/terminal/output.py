@@ -72,7 +72,7 @@ class Place(NamedTuple):
 
 
 class LiteralConsole(Console):
-    """Console that prints text literally: without markup, and with control characters escaped."""
+    """Console that prints text literally: no markup, and control characters escaped."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, **options)

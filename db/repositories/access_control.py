@@ -51,7 +51,8 @@ class Owners(Repository):
 
     def is_known(self, owner: str) -> bool:
         """Return whether any row names this owner; after an erasure none does."""
-        return bool(self.session.scalar(select(or_(*(exists().where(column == owner) for column in NAMED)))))
+        is_named = (exists().where(column == owner) for column in NAMED)
+        return bool(self.session.scalar(select(or_(*is_named))))
 
     def list(self) -> list[OwnerStatus]:
         """Return all owners with a key, a sign-in or a job, past or present, by name."""
@@ -103,7 +104,7 @@ BEGINS: Final = {
 
 
 def apply_owner_action(database: Database, action: OwnerAction, owner: str) -> OwnerStatus:
-    """Sign out, ban, readmit or erase an owner, in several transactions; return its status."""
+    """Sign out, ban, readmit or erase an owner, in some transactions; return its status."""
     with database.transaction() as session:
         BEGINS[action](Owners(session), owner)
         query = select(BannedOwner.at).where(BannedOwner.owner_digest == hash_secret(owner))
@@ -185,7 +186,7 @@ class ApiKeys(Repository):
         return NewApiKey.from_row(row, key=key)
 
     def find_by_digest(self, digest: str) -> ApiKey | None:
-        """Return the key, valid or not, whose secret has this digest; None if there is none.
+        """Return the key, valid or not, whose secret has this digest, or None.
 
         After a rotation, the old secret still counts until its grace period ends.
         """
@@ -200,14 +201,16 @@ class ApiKeys(Repository):
         return bool(self.session.scalar(select(exists().where(*is_current))))
 
     def record_use(self, key_id: str) -> None:
-        """Record that a request used this key now, at most once in USED_SEC seconds; audit the
-        first use of its secret."""
+        """Record that a request used this key now, once in USED_SEC seconds; audit the first
+        use of its secret."""
         used_now = _update(key_id).values(last_used_at=now())
         first_use = used_now.where(ApiKeyRow.last_used_at.is_(None)).returning(ApiKeyRow.owner)
         if owner := self.session.scalar(first_use):
             words = f"first use of key {key_id}"
-            Audit(self.session).add(NewAuditEntry(owner, key_id, "USE", "", HTTPStatus.OK, owner, words))
-        self.execute_and_count(used_now.where(ApiKeyRow.last_used_at < seconds_from_now(-USED_SEC)))
+            entry = NewAuditEntry(owner, key_id, "USE", "", HTTPStatus.OK, owner, words)
+            Audit(self.session).add(entry)
+        is_older = ApiKeyRow.last_used_at < seconds_from_now(-USED_SEC)
+        self.execute_and_count(used_now.where(is_older))
 
     def list(self, owner: str | None = None) -> list[ApiKey]:
         """Return an owner's keys, newest first, including revoked ones."""
@@ -289,28 +292,31 @@ class SignIns(Repository):
             self.execute_and_count(delete(table).where(table.expires_at < now()))
 
     def create_session(self, row: SessionRow, seconds: float) -> str:
-        """Sign in and return a new cookie; delete the owner's oldest sessions over the limit."""
-        newest = select(SessionRow.digest).where(SessionRow.owner == row.owner)
-        older = newest.order_by(SessionRow.created_at.desc()).offset(MOST_OF_OWNER - 1).subquery()
-        self.execute_and_count(delete(SessionRow).where(SessionRow.digest.in_(select(older.c.digest))))
+        """Return a new session's cookie; delete the owner's oldest sessions over the limit."""
+        of_owner = select(SessionRow.digest).where(SessionRow.owner == row.owner)
+        newest_first = of_owner.order_by(SessionRow.created_at.desc())
+        older = select(newest_first.offset(MOST_OF_OWNER - 1).subquery().c.digest)
+        self.execute_and_count(delete(SessionRow).where(SessionRow.digest.in_(older)))
         return self._add(row, seconds, Purpose.SESSION)
 
     def find_session(self, cookie: str) -> SessionRow | None:
         """Return the session of a cookie; None if it has expired or is unknown."""
         is_it = SessionRow.digest == hash_for(Purpose.SESSION, cookie)
-        return self.session.scalar(select(SessionRow).where(is_it, SessionRow.expires_at >= now()))
+        query = select(SessionRow).where(is_it, SessionRow.expires_at >= now())
+        return self.session.scalar(query)
 
     def end_session(self, cookie: str) -> str | None:
         """End a session and return its owner; None if it is unknown."""
         is_it = SessionRow.digest == hash_for(Purpose.SESSION, cookie)
-        return self.session.scalar(delete(SessionRow).where(is_it).returning(SessionRow.owner))
+        deletion = delete(SessionRow).where(is_it)
+        return self.session.scalar(deletion.returning(SessionRow.owner))
 
     def create_code(self, row: LoginCode, seconds: float, challenge: str) -> str:
         """Return a new code for the holder of the text whose SHA-256 is `challenge`."""
         return self._add(row, seconds, Purpose.LOGIN_CODE, challenge)
 
     def end_code(self, code: str, challenge: str) -> LoginCode | None:
-        """End a code and return its row, to one request only; None if there is no such code."""
+        """End a code and return its row, to one request only; None if there is none."""
         is_it = LoginCode.digest == hash_for(Purpose.LOGIN_CODE, code, challenge)
         code_deletion = delete(LoginCode).where(is_it, LoginCode.expires_at >= now())
         return self.session.scalar(code_deletion.returning(LoginCode))
@@ -360,7 +366,7 @@ class Audit(Repository):
         return self._delete_below(AuditRow.at, seconds_from_now(-days * 86400), limit)
 
     def delete_surplus_entries(self, kept_entries: int, limit: int) -> int:
-        """Delete up to `limit` of the oldest entries over `kept_entries`; return the count."""
+        """Delete at most `limit` of the oldest entries over `kept_entries`; count them."""
         newest = select(func.max(AuditRow.id)).scalar_subquery()
         return self._delete_below(AuditRow.id, newest - kept_entries + 1, limit)
 

@@ -12,13 +12,12 @@ from mallorn.db.tables import FinishStep
 
 
 class FinishSteps(Repository):
-    """Interim decisions of jobs' finish stages, one per task; deleted when a job is done."""
+    """Interim decisions of finish stages, one per task; deleted when a job is done."""
 
     def read_decisions(self, job_id: str, trials: int, code: str) -> Mapping[int, DecidedTask]:
         """Return a job's decisions by task, made after this many trials and with this code.
 
-        Others are left out: after more trials, or with other code, other candidates may
-        win.
+        Others are left out: with more trials or other code, other candidates may win.
         """
         query = select(FinishStep.task_id, FinishStep.decided)
         conditions = FinishStep.job_id == job_id, FinishStep.trials == trials
@@ -30,10 +29,12 @@ class FinishSteps(Repository):
         job_id = hold.item.subject
         self.lock_job(job_id)
         if not self.session.scalar(select(is_still_held(hold))):
-            raise LeaseLost(f"the finish of job {job_id} is no longer leased to attempt {hold.attempt}")
+            message = f"the finish of job {job_id} is no longer leased to attempt {hold.attempt}"
+            raise LeaseLost(message)
         values = {"trials": trials, "decided": decision}
         insert = self.insert(FinishStep).values(task_id=task_id, job_id=job_id, **values)
-        self.session.execute(insert.on_conflict_do_update(index_elements=["task_id"], set_=values))
+        upsert = insert.on_conflict_do_update(index_elements=["task_id"], set_=values)
+        self.session.execute(upsert)
 
     def forget(self, job_id: str) -> int:
         """Delete the decisions of a job's finish stage; return how many there were."""

@@ -75,7 +75,8 @@ def is_eligible(reader: Owner | None) -> ColumnElement[bool]:
 def is_bound_only(reader: Owner | None) -> ColumnElement[bool]:
     """Return the condition for rows measured here with an upper bound instead of a time.
     Refuted candidates are excluded."""
-    return and_(Measurement.kind.not_in(IMPORTED), Measurement.bound_us.is_not(None), ~_refuted(reader))
+    is_own = Measurement.kind.not_in(IMPORTED)
+    return and_(is_own, Measurement.bound_us.is_not(None), ~_refuted(reader))
 
 
 def is_imported(reader: Owner | None) -> ColumnElement[bool]:
@@ -89,7 +90,7 @@ def is_not_refuted(reader: Owner | None) -> ColumnElement[bool]:
 
 
 def _refuted(reader: Owner | None) -> ColumnElement[bool]:
-    """Return the condition that wrong results of the candidate count for a reader (ADR 0101).
+    """Return the condition that a candidate's wrong results count for a reader (ADR 0101).
 
     One owner's wrong result counts for that owner, and for times of that owner's jobs. It
     counts for other owners and times once another owner's job agrees. Imported rows have one
@@ -104,8 +105,8 @@ def _refuted(reader: Owner | None) -> ColumnElement[bool]:
         _Refuted.decisions == Measurement.decisions,
     )
     finder = func.coalesce(_Finder.owner, "")
-    measured_by = select(_Owner.owner).where(_Owner.id == Measurement.job_id).correlate(Measurement)
-    believers = [func.coalesce(measured_by.scalar_subquery(), ""), *([] if reader is None else [reader])]
+    owners = select(_Owner.owner).where(_Owner.id == Measurement.job_id).correlate(Measurement)
+    believers = [func.coalesce(owners.scalar_subquery(), ""), *([] if reader is None else [reader])]
     is_believed = func.max(case((finder.in_(believers), 1), else_=0)) == 1
     query = (
         select(func.count())

@@ -27,8 +27,8 @@ class Sketches(Repository):
     """Sketches by the hash of their trace."""
 
     def ensure_many(self, sketches: Collection[NewSketch], *, imported: bool = False) -> dict[str, int]:
-        """Insert new sketches; return all ids by key. One generated here replaces an imported one,
-        and one whose place in the design space was another in older code."""
+        """Insert new sketches; return all ids by key. One generated here replaces an imported
+        one, and one whose place in the design space was another in older code."""
         values = [
             {
                 "key": new.sketch.key,
@@ -46,8 +46,8 @@ class Sketches(Repository):
             columns = {name: insert.excluded[name] for name in REPLACED}
             keep_old = insert.on_conflict_do_nothing(index_elements=["key"])
             names = "ordinal", "space", "tvm_version"
-            is_changed = [getattr(SketchRow, name) != insert.excluded[name] for name in names]
-            is_older = or_(SketchRow.imported.is_(True), *is_changed)
+            changes = (getattr(SketchRow, name) != insert.excluded[name] for name in names)
+            is_older = or_(SketchRow.imported.is_(True), *changes)
             replace_older = insert.on_conflict_do_update(index_elements=["key"], set_=columns, where=is_older)
             self.execute_for_rows(keep_old if imported else replace_older, values)
         return self.ids([new.sketch.key for new in sketches])

@@ -28,8 +28,9 @@ class Targets(Repository):
 
     def list_measured(self, workload_ids: Iterable[int]) -> Sequence[TargetRow]:
         """Return the targets on which these workloads were measured."""
-        measured = select(Measurement.target_id).where(self.is_among(Measurement.workload_id, workload_ids))
-        query = select(TargetRow).where(TargetRow.id.in_(measured)).order_by(TargetRow.id)
+        is_of_workload = self.is_among(Measurement.workload_id, workload_ids)
+        target_ids = select(Measurement.target_id).where(is_of_workload)
+        query = select(TargetRow).where(TargetRow.id.in_(target_ids)).order_by(TargetRow.id)
         return self.session.scalars(query).all()
 
     def list(self) -> Sequence[TargetRow]:

@@ -225,12 +225,14 @@ def _tasks(job: Job) -> Select[*tuple[Any, ...]]:
     was_tried = exists(select(_Trial.id).where(same_candidate).correlate(_Finish))
     known_us = case((~was_tried, _Finish.latency_us))
     same_workload = Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id
-    is_timed = Measurement.kind == MeasurementKind.FINISH, is_eligible(Job.owner), is_usable_by_job()
+    is_finish = Measurement.kind == MeasurementKind.FINISH
+    is_timed = is_finish, is_eligible(Job.owner), is_usable_by_job()
     finishes = select(Measurement.id).where(*same_workload, *is_timed).order_by(Measurement.latency_us)
     best = finishes.limit(1).correlate(Task, Job).scalar_subquery()
     # Chosen before the join, or Postgres would join the whole table.
-    chosen = select(Task.id.label("task_id"), best.label("finish_id")).join(Job, Job.id == Task.job_id)
-    chosen_cte = chosen.where(Task.job_id == job.id).cte("chosen")
+    finish_ids = select(Task.id.label("task_id"), best.label("finish_id"))
+    of_job = finish_ids.join(Job, Job.id == Task.job_id).where(Task.job_id == job.id)
+    chosen_cte = of_job.cte("chosen")
     chosen_cte = chosen_cte.prefix_with("MATERIALIZED", dialect="postgresql")
     return (
         select(*columns, Task.workload_id, Workload.flops, Workload.args, workload_is_busy(), known_us)

@@ -124,9 +124,8 @@ class Trials(Repository):
         origin = Measurement.kind == MeasurementKind.TRIAL, in_context, Measurement.origin.endswith(means)
         conditions = *program, *origin, not_(failed_under_other_limits(limits))
         trials = select(Measurement.id).where(*conditions).order_by(Measurement.round_id, Measurement.slot)
-        return self._fastest(
-            [*program, is_eligible(self._reader), Measurement.id.in_(trials.limit(count))], count
-        )
+        is_first = Measurement.id.in_(trials.limit(count))
+        return self._fastest([*program, is_eligible(self._reader), is_first], count)
 
     def has_failure_with(self, job_id: str, words: str) -> bool:
         """Return whether a trial of a job failed with an error that begins with `words`."""
@@ -152,8 +151,9 @@ class Trials(Repository):
         """
         conditions = self._of_task(workload_id, target_id)
         context_ids = () if context_id is None else Contexts(self.session).list_other_builds(context_id)
-        built_otherwise = and_(Measurement.context_id.in_(context_ids), is_eligible(self._reader))
-        return self._fastest([*conditions, or_(is_imported(self._reader), built_otherwise)], count)
+        is_other_build = Measurement.context_id.in_(context_ids)
+        is_usable = or_(is_imported(self._reader), and_(is_other_build, is_eligible(self._reader)))
+        return self._fastest([*conditions, is_usable], count)
 
     def of_round(self, round_id: int) -> Sequence[tuple[Trial, int]]:
         """Return a round's valid candidates of all attempts, with context ids, by slot."""

@@ -20,7 +20,7 @@ from mallorn.db.repositories.measurements import Measurements
 from mallorn.db.tables import CostModelRow, Device, FinishStep, Job, Measurement, Schedule, Task, Workload
 
 AT_A_TIME: Final = 5_000  # rows in one statement
-CLOCKS_SEC: Final = 60.0  # clocks of hosts differ by less, and results are stored within this time
+CLOCKS_SEC: Final = 60.0  # hosts' clocks differ by less; results are stored in time
 # Outcomes that say nothing about a device.
 _NOT_FROM_DEVICE: Final = (Outcome.WITHDRAWN, Outcome.CANCELLED, Outcome.NOT_RECORDED)
 

@@ -41,9 +41,9 @@ class Workloads(Repository):
         """Insert new workloads, in the order of keys, to avoid deadlocks; return all ids by key.
 
         A workload extracted here, by `code`, replaces one that was imported or extracted by
-        other code; an imported one (`code` None) does not. A workload of private jobs becomes
-        shared once a job that is not private, or an import, adds it, too, and is replaced by
-        it: a program contains its model's input names, which must not become shared.
+        other code; an imported one (`code` None) does not. A workload of private jobs
+        becomes shared once a job that is not private, or an import, adds it, too, and is
+        replaced by it: a program contains its model's input names, which must not become shared.
         """
         columns = {"kept_upto": KEPT if private else 0, "code": code}
         in_order = sorted(workloads, key=lambda new: new.key)
@@ -52,10 +52,9 @@ class Workloads(Repository):
         insert = self.insert(Workload)
         new_row = insert.excluded
         is_kept = Workload.kept_upto == KEPT
-        is_older = and_(
-            new_row.code.is_not(None),
-            or_(Workload.code.is_distinct_from(new_row.code), Workload.tvm_version != new_row.tvm_version),
-        )
+        is_other_code = Workload.code.is_distinct_from(new_row.code)
+        is_other_version = Workload.tvm_version != new_row.tvm_version
+        is_older = and_(new_row.code.is_not(None), or_(is_other_code, is_other_version))
         is_replaced = and_(is_kept, is_older) if private else or_(is_kept, is_older)
         replaced = {name: new_row[name] for name in (*REPLACED, "code")}
         upsert = insert.on_conflict_do_update(index_elements=["key"], set_=replaced, where=is_replaced)

@@ -1,4 +1,4 @@
-"""API keys, browser sessions, login codes, bans and the audit log. Secrets are stored as SHA-256 digests."""
+"""API keys, sessions, login codes, bans and the audit log. Secrets are SHA-256 digests."""
 
 from typing import Any
 
@@ -36,15 +36,15 @@ class BannedOwner(Base):
 
 
 class SessionRow(Base):
-    """A browser session that an API key (while it is valid) or an identity provider began."""
+    """A browser session that a valid API key or an identity provider began."""
 
     __tablename__ = "browser_sessions"
     __table_args__ = (Index("ix_browser_sessions_expires_at", "expires_at"),)
 
     digest: Mapped[str] = mapped_column(primary_key=True)  # of the cookie
     page_digest: Mapped[str]  # of the secret that the page sends with the cookie
-    key_id: Mapped[str | None] = mapped_column(ForeignKey("api_keys.id"))  # null: of MALLORN_API_KEYS
-    key_digest: Mapped[str | None]  # ends the session with the key's secret; null: an identity provider
+    key_id: Mapped[str | None] = mapped_column(ForeignKey("api_keys.id"))  # or MALLORN_API_KEYS
+    key_digest: Mapped[str | None]  # ends the session with the secret; null: a provider
     owner: Mapped[str] = mapped_column(index=True)
     scopes: Mapped[list[Any]] = mapped_column(JsonType)
     created_at: Mapped[CreatedAt]

@@ -83,7 +83,8 @@ def listener_uid(port: int, host: str = "127.0.0.1") -> int | None:
         hosts = _proc_net_hosts(host)
     # Addresses that receive connections to the host, the most specific first.
     all_hosts = _proc_net_hosts("0.0.0.0" if len(hosts) == 2 else "::")  # noqa: S104
-    addresses = *chain.from_iterable(zip(hosts, all_hosts, strict=True)), *_proc_net_hosts("::")
+    pairs = zip(hosts, all_hosts, strict=True)
+    addresses = *chain.from_iterable(pairs), *_proc_net_hosts("::")
     uids = {row[1]: int(row[7]) for row in _read_proc_net_rows(f" {LISTENS} ")}
     ends = (f"{address}:{port:04X}" for address in addresses)
     return next((uids[end] for end in ends if end in uids), None)
@@ -98,10 +99,10 @@ def connected_uid(connection: socket.socket) -> int | None:
         address = _unmap_ipv4(connection.getpeername())
         end = None
         for _ in range(LOOKS):
-            # The kernel reports root for a closing socket; two equal answers mean that it is open.
+            # The kernel reports root for a closing socket; two equal answers: it is open.
             previous_end, end = end, _find_socket_end(address, own_address)
             if end is not None and end == previous_end:
-                # Raises if the connection has ended: another one may use its addresses by now.
+                # Raises if the connection has ended: another one may use its addresses.
                 connection.getpeername()
                 return end[0]
     return None

@@ -78,6 +78,6 @@ def hash_for(purpose: Purpose, *parts: str) -> str:
 
 
 def hash_page_secret(secret: str) -> str:
-    """Return the digest of a page's random text and, after a dot, what a provider's sign-in added."""
+    """Return the digest of a page's random text, with a dot and a sign-in's claim if any."""
     text, _, claim = secret.partition(".")
     return hash_for(Purpose.PAGE_SECRET, hash_for(Purpose.PAGE, text), claim)

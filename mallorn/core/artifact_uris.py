@@ -63,8 +63,9 @@ def batch_uri(artifacts: str, job_id: str, batch_id: str) -> str:
 
 
 def scripts_uri(artifacts: str, owner: str, workload_key: str, trace: str) -> str:
-    """Return the URI of a schedule's TVMScript texts, shared by all jobs of the owner that found it."""
-    digest = sha256(f"{sha256(owner.encode()).hexdigest()}:{workload_key}:{trace}".encode()).hexdigest()
+    """Return the URI of a schedule's TVMScript texts, shared by all jobs of its owner."""
+    owner_digest = sha256(owner.encode()).hexdigest()
+    digest = sha256(f"{owner_digest}:{workload_key}:{trace}".encode()).hexdigest()
     return f"{artifacts.rstrip('/')}/scripts/{digest}.json"
 
 

@@ -1,4 +1,4 @@
-"""Limits of what untrusted processes store in a folder: RLIMIT_FSIZE limits single files only."""
+"""Limits of what untrusted processes store in a folder; RLIMIT_FSIZE limits one file."""
 
 import os
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Make directories and files that other users of the host cannot read, and write output files."""
+"""Make directories and files that other users cannot read, and write output files."""
 
 import logging
 import os
@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 def make_private_directory(path: Path) -> None:
-    """Create a directory and its missing parents with mode 0700; an existing one stays as it is."""
+    """Create a directory and its missing parents with mode 0700, unless it exists."""
     if not path.is_dir():
         make_private_directory(path.parent)
         path.mkdir(mode=0o700, exist_ok=True)
@@ -36,8 +36,8 @@ def close_to_others(path: Path) -> None:
     that may write keeps its rights, because its members share the path on purpose."""
     info = path.stat()
     if info.st_uid == os.geteuid() and is_open_to_others(path):
-        removed = stat.S_IRWXO | (0 if info.st_mode & stat.S_IWGRP else stat.S_IRWXG)
-        path.chmod(stat.S_IMODE(info.st_mode) & ~removed)
+        closed_bits = stat.S_IRWXO | (0 if info.st_mode & stat.S_IWGRP else stat.S_IRWXG)
+        path.chmod(stat.S_IMODE(info.st_mode) & ~closed_bits)
         log.warning("%s was open to all users of this host and is not any more", path)
 
 
@@ -48,9 +48,9 @@ def open_output(path: Path) -> int:
     InvalidRequest if the path, or a directory of a relative path, is a link.
     """
     parents = () if path.is_absolute() else path.parents
-    if any(each.is_symlink() for each in (path, *parents)):
+    if any(place.is_symlink() for place in (path, *parents)):
         message = f"{path} is a link, or lies behind one, and is not written to"
-        raise InvalidRequest(message, hint="name a file of another directory, or its absolute path")
+        raise InvalidRequest(message, hint="name another directory, or its absolute path")
     flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.open(path, flags, 0o666)
 

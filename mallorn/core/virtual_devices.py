@@ -17,7 +17,7 @@ from mallorn.core.targets import Target, parse_target
 #: Value of MALLORN_RECORDINGS that allows any file, for the only user of a machine.
 ANY_RECORDING: Final = "*"
 LONGEST_NAME: Final = 400
-LOCAL_DEVICE_SEC: Final = 60.0  # the largest `simulated.device_sec` while there is no API key
+LOCAL_DEVICE_SEC: Final = 60.0  # the largest `simulated.device_sec` without an API key
 
 
 def add_virtual_device(target: Target, measurer: str) -> Target:
@@ -74,7 +74,7 @@ def check_device_seconds(options: JobOptions, settings: Settings, asks_keys: boo
 
 
 def file_settings(settings: Settings, is_private: bool) -> dict[str, str]:
-    """Return the variable that says which files jobs may read; by default any on a private service."""
+    """Return the variable of files that jobs may read; default: any on a private service."""
     return {"MALLORN_RECORDINGS": settings.recordings or (ANY_RECORDING if is_private else "")}
 
 

@@ -308,7 +308,8 @@ def group_into_families(session: Session, job: Job, options: JobOptions) -> list
     placements = grouping.group(members)
 
     # After a move, evidence from earlier rounds is dropped.
-    newest_round = max((ranked.id for of_workload in rounds.values() for ranked in of_workload), default=0)
+    all_rounds = [round_ for of_workload in rounds.values() for round_ in of_workload]
+    newest_round = max((round_.id for round_ in all_rounds), default=0)
     new_rows: list[FamilyMember] = []
     moves: list[tuple[FamilyMember, FamilyMember]] = []
     for old in old_rows:
@@ -338,8 +339,9 @@ def group_into_families(session: Session, job: Job, options: JobOptions) -> list
 
 def _member(row: FamilyMember, rounds: Sequence[RankedRound], scope: str) -> Member:
     """Convert a stored workload for the planner; drop the owner's prefix of its family."""
-    own_rounds = [ranked for ranked in rounds if ranked.id > row.since and ranked.family == row.family]
-    shares = (ranked.stats.own_accuracy for ranked in own_rounds)
+    new_rounds = [round_ for round_ in rounds if round_.id > row.since]
+    own_rounds = [round_ for round_ in new_rounds if round_.family == row.family]
+    shares = (round_.stats.own_accuracy for round_ in own_rounds)
     return Member(
         id=row.workload_id,
         key=row.key,

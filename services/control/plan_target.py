@@ -55,19 +55,15 @@ def survey(session: Session, target_id: int) -> TargetSurvey:
     workers = len(Workers(session).list_tuning_worker_ids())
     target = Target(Targets(session).get(target_id).text)
     rounds_per_device = ROUNDS_PER_GPU if target.is_gpu else 1
-    slots = _slots(workers if target.virtual_device else len(devices) * rounds_per_device, workers)
+    # One round per device with a worker, and a spare one; builds do not disturb GPU timings.
+    places = workers if target.virtual_device else len(devices) * rounds_per_device
+    slots = max(1, min(places, workers)) + 1 if places else 0
     return TargetSurvey(
         devices=tuple(devices),
         free_slots=max(0, slots - Rounds(session).count_open(target_id)),
         jobs=tuple(JobShare(c.id, c.owner, c.priority, c.share_pass, c.owner_pass) for c in claims),
         able=frozenset(claim.id for claim in claims if claim.able),
     )
-
-
-def _slots(devices: int, workers: int) -> int:
-    """Return how many rounds may be open: one per device with a worker, plus a spare one.
-    A GPU counts as several devices, because builds do not disturb its timings."""
-    return max(1, min(devices, workers)) + 1 if devices else 0
 
 
 def plan_target(

@@ -1,4 +1,8 @@
-"""Routes for API keys: admins create keys, and owners rotate and revoke their own."""
+"""Routes for API keys and, for admins only, for owners.
+
+Admins create keys, and owners rotate and revoke their own. Admins list owners, sign them out,
+ban, readmit and erase them.
+"""
 
 from http import HTTPStatus
 from typing import Annotated, Final
@@ -6,18 +10,23 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from mallorn.core.api_keys import USUAL_SCOPES, Scope, hash_secret
-from mallorn.core.errors import Forbidden
+from mallorn.core.api_keys import USUAL_SCOPES, OwnerAction, Scope, hash_secret
+from mallorn.core.errors import Conflict, Forbidden
 from mallorn.core.storable_json import check_storable
-from mallorn.core.values.access_control import ApiKey, NewApiKey
-from mallorn.db.repositories.access_control import ApiKeys
+from mallorn.core.values.access_control import ApiKey, NewApiKey, OwnerStatus
+from mallorn.db.repositories.access_control import ApiKeys, Owners, apply_owner_action
 from mallorn.services.coordinator.web.app_context import PartsDep
 from mallorn.services.coordinator.web.audit_log import add_key_to_audit_entry
 from mallorn.services.coordinator.web.authenticator import required_scopes_extra
-from mallorn.services.coordinator.web.caller_dependencies import CallerDep, read_credentials
+from mallorn.services.coordinator.web.caller_dependencies import (
+    CallerDep,
+    add_to_audit_entry,
+    read_credentials,
+)
 from mallorn.services.coordinator.web.response_types import ListOut
 
 router = APIRouter(prefix="/keys", tags=["keys"])
+owners_router = APIRouter(prefix="/owners", tags=["keys"])
 ANY: Final = required_scopes_extra(*Scope)
 MOST_DAYS: Final = 3650.0
 MOST_GRACE_MINUTES: Final = 7 * 1440.0
@@ -75,7 +84,8 @@ def rotate_key(
     with parts.database.transaction() as session:
         key = ApiKeys(session).get(key_id, caller.visible_owner)
         # A browser session or an old secret is not enough: both expire, a new secret may not.
-        digest = None if caller.visible_owner is None else hash_secret(read_credentials(request).key or "")
+        is_admin = caller.visible_owner is None
+        digest = None if is_admin else hash_secret(read_credentials(request).key or "")
         if digest is not None and not ApiKeys(session).is_current(key_id, digest):
             raise Forbidden("only an admin can rotate another key than the one that is used", hint=ROTATE)
         rotated = ApiKeys(session).rotate(key, grace_minutes * 60, digest)
@@ -91,3 +101,30 @@ def revoke_key(parts: PartsDep, caller: CallerDep, request: Request, key_id: IdP
         caller.require_all_scopes(key.scopes)
         ApiKeys(session).revoke(key.id)
     add_key_to_audit_entry(request, key)
+
+
+class OwnerIn(BaseModel):
+    """The owner's name, not in the path: the audit log would keep an erased owner's name."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    owner: Annotated[Word, Field(description="The owner's name.")]
+
+
+@owners_router.get("", openapi_extra=required_scopes_extra(Scope.ADMIN))
+def list_owners(parts: PartsDep) -> ListOut[OwnerStatus]:
+    """List all owners; for a banned one, with the time of the ban."""
+    with parts.database.session() as session:
+        return ListOut(items=Owners(session).list())
+
+
+@owners_router.post("/{action}", openapi_extra=required_scopes_extra(Scope.ADMIN))
+def change_owner_access(
+    parts: PartsDep, caller: CallerDep, request: Request, action: OwnerAction, body: OwnerIn
+) -> OwnerStatus:
+    """Sign out, ban (`ban`: ends keys and jobs), readmit (`readmit`) or erase an owner."""
+    if action in (OwnerAction.BAN, OwnerAction.ERASE) and body.owner == caller.owner:
+        raise Conflict("admins cannot ban or erase themselves", hint="ask another admin")
+    status = apply_owner_action(parts.database, action, body.owner)
+    add_to_audit_entry(request, status.owner, f"{action} of this owner")
+    return status

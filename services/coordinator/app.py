@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 
 from mallorn.core.settings import Settings
 from mallorn.core.version import API, SUMMARY, VERSION
+from mallorn.services.coordinator.api_key_routes import owners_router as owners
 from mallorn.services.coordinator.api_key_routes import router as keys
 from mallorn.services.coordinator.costmodels import router as cost_models
 from mallorn.services.coordinator.event_stream import SCHEMAS as EVENT_SCHEMAS
@@ -21,7 +22,6 @@ from mallorn.services.coordinator.fleet.routes import router as fleet
 from mallorn.services.coordinator.health import router as health
 from mallorn.services.coordinator.jobs import list_and_show, pause_resume_cancel, submit
 from mallorn.services.coordinator.list_job_options import router as options
-from mallorn.services.coordinator.owner_access import router as owners
 from mallorn.services.coordinator.records_and_stats import router as records
 from mallorn.services.coordinator.reports import router as reports
 from mallorn.services.coordinator.retention_settings import router as retention
@@ -75,7 +75,7 @@ class Coordinator(FastAPI):
 
     @cached_property
     def openapi_json(self) -> bytes:
-        """The OpenAPI document as JSON. To encode it for each request would delay all others."""
+        """OpenAPI document as JSON. To encode it for each request would delay all others."""
         return bytes(JSONResponse(self.openapi()).body)
 
     def build_middleware_stack(self) -> ASGIApp:

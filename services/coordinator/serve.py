@@ -50,8 +50,8 @@ class CoordinatorHttp(H11Protocol):
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         connection = transport.get_extra_info("socket")
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PIECE_BYTES)  # the kernel has 4 MiB else
-        transport.set_write_buffer_limits(0)  # call `pause_writing` for any byte that is not sent
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PIECE_BYTES)
+        transport.set_write_buffer_limits(0)  # call `pause_writing` for any unsent byte
         self.app_state = {**self.app_state, PEER: LocalPeer(connection)}
         self._limits.add(self, self.client[0] if self.client else "")
         self._update_waits()
@@ -138,6 +138,7 @@ def server_config(app: ASGIApp, settings: Settings, shutdown_sec: int = SHUTDOWN
         log_config=None,  # uvicorn logs through this process's handlers
     )
     proxies = ProxyHeadersMiddleware(app, config.forwarded_allow_ips).trusted_hosts  # type: ignore[arg-type]
-    limits = ConnectionLimits(connections, settings.max_connections_per_address, proxies.__contains__)
+    limit_per_address = settings.max_connections_per_address
+    limits = ConnectionLimits(connections, limit_per_address, proxies.__contains__)
     config.http = partial(CoordinatorHttp, limits, settings.client_wait_sec)  # type: ignore[assignment]
     return config

@@ -141,17 +141,20 @@ async def upload_part(
     all_parts = parts_uri(parts.settings.artifacts, owner, "*")
     sizes = await run_in_threadpool(parts.store.part_sizes, all_parts)
     limit_bytes = parts.settings.quota_model_bytes or MOST_UNFINISHED * largest_bytes
-    quota, total_bytes = parts.settings.quota_uploads, sum(sum(each.values()) for each in sizes.values())
+    quota = parts.settings.quota_uploads
+    total_bytes = sum(sum(folder.values()) for folder in sizes.values())
     if total_bytes >= limit_bytes or (quota and len(sizes.keys() | {digest}) > quota):
-        message = f"{owner} may have {quota or 'any number of'} unfinished uploads of {limit_bytes:,} bytes"
-        raise TooMany(message, hint="finish one; after a day they are deleted", retry_sec=AGAIN_SEC)
+        amount = f"{quota or 'any number of'} unfinished uploads of {limit_bytes:,} bytes"
+        raise TooMany(
+            f"{owner} may have {amount}", hint="finish one; after a day they are deleted", retry_sec=AGAIN_SEC
+        )
     part = parts.store.upload(PART_BYTES)
 
     def store_part() -> None:
         part.close_and_hash()
-        *others, _last = sorted((sizes[digest] | {index: part.size_bytes}).items())
-        if short := [position for position, size_bytes in others if size_bytes < PART_BYTES]:
-            message = f"part {short[0]} has less than {PART_BYTES:,} bytes, but is not the last"
+        *full_parts, _last = sorted((sizes[digest] | {index: part.size_bytes}).items())
+        if short := [position for position, size in full_parts if size < PART_BYTES]:
+            message = f"part {short[0]} is not the last and has less than {PART_BYTES:,} bytes"
             raise InvalidRequest(message, hint=f"send it again with {PART_BYTES:,} bytes")
         part.move(f"{parts_uri(parts.settings.artifacts, owner, digest)}/{index}")
 

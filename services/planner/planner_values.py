@@ -11,7 +11,7 @@ from mallorn.core.values.expected_gain import Outlook
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Forecast of a task's next round; latencies are those of the round's best candidate."""
+    """Forecast of a task's next round; latencies are those of its best candidate."""
 
     expected_us: float  # the median
     low_us: float  # low_us to high_us holds the round's best with 80 % probability

@@ -208,14 +208,14 @@ def _pool_mean_and_sd(
 
 
 class PowerLaw:
-    """Forecasts tasks' next rounds: the average over a grid of power laws, weighted by how well they fit.
+    """Forecasts tasks' next rounds: the average over a grid of power laws, weighted by fit.
 
-    Equal tasks and sizes give equal forecasts, and the order of `tasks` does not matter. Any
+    Equal tasks and sizes give equal forecasts, and the order of `tasks` is irrelevant. Any
     number of known rounds is allowed, also none; tasks of a family inform each other.
     """
 
     def forecast(self, tasks: Sequence[TaskView], size: int) -> list[Forecast]:
-        """Return the forecast of each task's next round, for rounds of `size` candidates."""
+        """Return the forecast of each task's next round of `size` candidates."""
         if not tasks:
             return []
         # A fixed order, because sums depend on it in the last digit.

@@ -1,4 +1,4 @@
-"""Browser sessions: signing in with an API key sets an HttpOnly cookie, bound to the page's secret."""
+"""Browser sessions: signing in sets an HttpOnly cookie, bound to the page's secret."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -109,8 +109,9 @@ def sign_in(request: Request, response: Response, parts: PartsDep, caller: Calle
         return _session(caller, parts.door.needs_credentials())
     secret = credentials.page_secret or ""
     if len(secret) < LEAST_CHARS:
-        message = f"the header {PAGE_HEADER} needs a random secret of {LEAST_CHARS} characters or more"
-        raise InvalidRequest(message, hint="reload the page   (programs: send the key with each request)")
+        message = f"the header {PAGE_HEADER} needs a random secret of {LEAST_CHARS} characters"
+        hint = "reload the page   (programs: send the key with each request)"
+        raise InvalidRequest(message, hint=hint)
     row = SessionRow(
         owner=caller.owner,
         scopes=list(caller.scopes),

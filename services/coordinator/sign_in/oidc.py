@@ -40,7 +40,7 @@ from mallorn.services.coordinator.web.caller_dependencies import add_to_audit_en
 COOKIE: Final = "mallorn_oidc"
 AWAY_SEC: Final = 600
 SECRETS: Final = ("state", "nonce", "verifier")
-#: Value of that cookie: the secrets, then the digest of the page's text or what `mallorn login` sent.
+#: Value of that cookie: secrets, then the digest of the page's text or `mallorn login`'s.
 KEPT: Final = re.compile(
     r"(?P<state>[\w-]+)\.(?P<nonce>[\w-]+)\.(?P<verifier>[\w-]+)\."
     r"(?:(?P<page>[0-9a-f]{64})|(?P<port>[0-9]{4,5})\.(?P<challenge>[0-9a-f]{64})\.(?P<name>[A-Za-z0-9-]{1,100}))",
@@ -131,21 +131,23 @@ def complete_sign_in(
     response: Response
     with parts.database.transaction() as session:
         if Owners(session).is_banned(owner):
-            if Owners(session).is_known(owner):  # else erased: nothing may store the name again
-                add_to_audit_entry(request, owner, f"is banned; {provider.name} vouched for the owner")
+            if Owners(session).is_known(owner):  # else erased: store no name again
+                detail = f"is banned; {provider.name} vouched for the owner"
+                add_to_audit_entry(request, owner, detail)
             raise SignInRefused(f"{owner} is banned from this service", hint=READMIT_HINT)
         if cookie_values["page"]:
             claim = new_secret()
             page_digest = hash_for(Purpose.PAGE_SECRET, cookie_values["page"], claim)
             row = SessionRow(owner=owner, scopes=list(scopes), page_digest=page_digest)
             cookie = SignIns(session).create_session(row, SIGNED_IN_SEC)
-            response = RedirectResponse(f"{web_page_url(request)}#session={claim}", REDIRECT)
+            url = f"{web_page_url(request)}#session={claim}"
+            response = RedirectResponse(url, REDIRECT)
             set_session_cookie(request, response, cookie)
             add_to_audit_entry(request, owner, f"began a browser session by {provider.name}")
         else:
-            own_code = SignIns(session).create_code(
-                LoginCode(owner=owner, scopes=list(scopes)), CODE_SEC, cookie_values["challenge"]
-            )
+            login_code = LoginCode(owner=owner, scopes=list(scopes))
+            challenge = cookie_values["challenge"]
+            own_code = SignIns(session).create_code(login_code, CODE_SEC, challenge)
             words = {"owner": owner, "code": own_code, **cookie_values.groupdict("")}
             page = CONSENT.format_map({word: html.escape(text) for word, text in words.items()})
             response = HTMLResponse(page)
@@ -174,7 +176,8 @@ def exchange_code(parts: PartsDep, request: Request, body: CodeIn | None = None)
         grant = SignIns(session).end_code(body.code, hash_secret(body.verifier))
         if grant is None:
             raise SignInRefused("this code is unknown or too old", hint="mallorn login URL")
-        key = ApiKeys(session).create(grant.owner, body.name, tuple(map(Scope, grant.scopes)), KEY_DAYS)
+        scopes = tuple(map(Scope, grant.scopes))
+        key = ApiKeys(session).create(grant.owner, body.name, scopes, KEY_DAYS)
     add_key_to_audit_entry(request, key)
     return key
 

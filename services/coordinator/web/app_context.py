@@ -82,7 +82,7 @@ class AppContext:
     waker: Waker
     door: Authenticator
     rates: RateLimit
-    arriving: ConcurrentLimit  # bytes of uploads, apart from stored models, which may be uploaded again
+    arriving: ConcurrentLimit  # bytes of uploads, apart from stored models
     uploads: ConcurrentLimit
     few: ConcurrentLimit  # slow requests
     pulse: EventPoller

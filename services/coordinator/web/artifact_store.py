@@ -49,7 +49,7 @@ class Store:
             return None
 
     def part_sizes(self, uri: str) -> defaultdict[str, dict[int, int]]:
-        """Return sizes of parts by their folder and index; `uri` is a folder or a pattern."""
+        """Return sizes of parts by folder and index; `uri` is a folder or a pattern."""
         fs, folder = open_store(uri)
         sizes: defaultdict[str, dict[int, int]] = defaultdict(dict)
         with convert_store_errors(folder):

@@ -32,7 +32,7 @@ def add_key_to_audit_entry(request: Request, key: ApiKey) -> None:
     add_to_audit_entry(request, key.owner, f"key {key.id}, which may {', '.join(key.scopes)}")
 
 
-#: Entries of one key and one detail in a minute, by whether requests were refused; more are only logged.
+#: Entries a minute of a key and a detail, by whether requests were refused; more are logged.
 MOST_PER_MINUTE: Final = {True: 5, False: 600}
 
 
@@ -46,7 +46,7 @@ class AuditMiddleware(HttpMiddleware):
     def __init__(self, app: ASGIApp, database: Database) -> None:
         super().__init__(app)
         self._database = database
-        self._rates = {is_refused: RateLimit(most) for is_refused, most in MOST_PER_MINUTE.items()}
+        self._rates = {refused: RateLimit(limit) for refused, limit in MOST_PER_MINUTE.items()}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope.setdefault("state", {})

@@ -153,12 +153,16 @@ class Authenticator:
         with self._database.session() as session:
             caller: Caller | None = None
             if key is not None:
-                caller = self._by_key(session, key)
+                caller = self._by_digest(session, hash_secret(key))
+                if caller is None and (signed_in := SignIns(session).find_session(key)):
+                    message = "this is the cookie of a browser session, not an API key"
+                    raise CredentialRefused(message, ANOTHER, signed_in.owner, signed_in.key_id)
             elif credentials.cookie:
-                caller = self._by_cookie(session, credentials.cookie, credentials.page_secret or "")
+                page_secret = credentials.page_secret or ""
+                caller = self._by_cookie(session, credentials.cookie, page_secret)
             if caller is not None and Owners(session).is_banned(caller.owner):
                 message = f"{caller.owner} is banned from this service"
-                if Owners(session).is_known(caller.owner):  # else erased: nothing may store the name again
+                if Owners(session).is_known(caller.owner):  # else erased: store no name again
                     raise CredentialRefused(message, READMIT_HINT, caller.owner, caller.key_id)
                 raise Unauthorized(message, hint=READMIT_HINT)
         if caller is None and key is None:
@@ -191,13 +195,6 @@ class Authenticator:
         self._admitted_sec[presented] = now_sec
         return True
 
-    def _by_key(self, session: Session, key: str) -> Caller | None:
-        caller = self._by_digest(session, hash_secret(key))
-        if caller is None and (signed_in := SignIns(session).find_session(key)) is not None:
-            message = "this is the cookie of a browser session, not an API key"
-            raise CredentialRefused(message, ANOTHER, signed_in.owner, signed_in.key_id)
-        return caller
-
     def _by_cookie(self, session: Session, cookie: str, page_secret: str) -> Caller | None:
         signed_in = SignIns(session).find_session(cookie)
         if signed_in is None:
@@ -212,8 +209,8 @@ class Authenticator:
             return Caller(signed_in.owner, scopes=tuple(map(Scope, signed_in.scopes)))
         # The digest only says whether the key still has the secret that began the session.
         caller = self._by_digest(session, signed_in.key_digest)
-        began_it = caller and (caller.owner, caller.key_id) == (signed_in.owner, signed_in.key_id or "")
-        return caller if began_it else None
+        key_of_session = signed_in.owner, signed_in.key_id or ""
+        return caller if caller and (caller.owner, caller.key_id) == key_of_session else None
 
     def _by_digest(self, session: Session, digest: str) -> Caller | None:
         # Compare every entry in constant time, so that the response time reveals nothing.

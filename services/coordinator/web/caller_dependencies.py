@@ -15,10 +15,10 @@ from mallorn.services.coordinator.web.app_context import AppContext, PartsDep
 from mallorn.services.coordinator.web.authenticator import SCOPES, Caller, CredentialRefused, Credentials
 
 COOKIE: Final = "mallorn_session"
-#: Header with the secret that only the page which began the session has: other ports get its cookie, too.
+#: Header with the secret of the page that began the session: other ports get its cookie, too.
 PAGE_HEADER: Final = "X-Mallorn-Session"
 PEER: Final = "peer"  # key in a request's state for the connection's LocalPeer
-ADDITION: Final = "audit_addition"  # key in a request's state for the subject, detail and key of its entry
+ADDITION: Final = "audit_addition"  # key of a request's state: its entry's subject, detail and key
 _bearer = HTTPBearer(
     auto_error=False, description="An API key. Until one exists, the user who runs the service needs none."
 )
@@ -43,7 +43,7 @@ def read_credentials(request: Request) -> Credentials:
 
 
 def add_to_audit_entry(request: Request, owner: str, detail: str, key_id: str = "") -> None:
-    """Add a credential's owner to the request's audit entry, so that the owner sees the entry."""
+    """Add a credential's owner to the request's audit entry, which the owner sees."""
     setattr(request.state, ADDITION, (owner, detail, key_id))
 
 
@@ -57,7 +57,7 @@ def authenticate_request(parts: AppContext, request: Request) -> Caller:
         try:
             caller = parts.door.authenticate(read_credentials(request))
         except CredentialRefused as error:
-            detail = error.message.removeprefix(f"{error.owner} ")  # the name may be erased later
+            detail = error.message.removeprefix(f"{error.owner} ")  # may be erased later
             add_to_audit_entry(request, error.owner, detail, error.key_id)
             raise
         parts.rates.count_request((caller.owner, caller.key_id), caller.owner)

@@ -23,23 +23,27 @@ class ConnectionLimits:
     does not read the response. Proxies' addresses are not limited: they have many clients.
     """
 
-    def __init__(self, most: int, most_per_address: int, is_proxy: Callable[[str], bool]) -> None:
-        self._most = most
-        self._most_per_address = min(most_per_address or most, max(1, most // 2))
+    def __init__(self, limit: int, limit_per_address: int, is_proxy: Callable[[str], bool]) -> None:
+        self._limit = limit
+        self._limit_per_address = min(limit_per_address or limit, max(1, limit // 2))
         self._is_proxy = is_proxy
         self._addresses: dict[ClientConnection, str] = {}
         self._counts: Counter[str] = Counter()  # open connections by address
-        self._waiting: dict[ClientConnection, None] = {}  # the one that has waited longest is the first
+        self._waiting: dict[ClientConnection, None] = {}  # ordered by when they began to wait
 
     def add(self, connection: ClientConnection, address: str) -> None:
         """Add a new connection, which waits; end another one if there are too many."""
-        self._addresses[connection] = key = _limited_address(address)
+        key = address
+        if ":" in address:  # the connections of an IPv6 network count together
+            ipv6 = IPv6Address(address)
+            key = str(ipv6.ipv4_mapped or IPv6Network((ipv6, PREFIX_BITS), strict=False))
+        self._addresses[connection] = key
         self._counts[key] += 1
         self._waiting[connection] = None
         # The new connection waits, so that there is one to end.
-        if self._counts[key] > self._most_per_address and not self._is_proxy(address):
-            self._end(next(each for each in self._waiting if self._addresses[each] == key))
-        elif len(self._addresses) > self._most:
+        if self._counts[key] > self._limit_per_address and not self._is_proxy(address):
+            self._end(next(waiting for waiting in self._waiting if self._addresses[waiting] == key))
+        elif len(self._addresses) > self._limit:
             self._end(next(iter(self._waiting)))
 
     def set_waiting(self, connection: ClientConnection, is_waiting: bool) -> None:
@@ -60,14 +64,6 @@ class ConnectionLimits:
     def _end(self, connection: ClientConnection) -> None:
         self.remove(connection)
         connection.cut()
-
-
-def _limited_address(address: str) -> str:
-    """Return the address, or an IPv6 address's network, whose connections count together."""
-    if ":" not in address:
-        return address
-    parsed = IPv6Address(address)
-    return str(parsed.ipv4_mapped or IPv6Network((parsed, PREFIX_BITS), strict=False))
 
 
 def reserve_files(connections: int) -> tuple[int, int]:

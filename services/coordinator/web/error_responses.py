@@ -63,7 +63,9 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(MallornError, _respond)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http_error)
-    app.add_exception_handler(ClientDisconnect, _on_disconnect)
+    app.add_exception_handler(
+        ClientDisconnect, lambda _request, _error: Response(status_code=CLIENT_CLOSED_REQUEST)
+    )
     app.add_exception_handler(OSError, _on_host_error)
     app.add_exception_handler(MemoryError, _on_host_error)
     app.add_exception_handler(Exception, _on_unexpected)
@@ -125,10 +127,6 @@ def _on_http_error(request: Request, error: Exception) -> Response:
         "request_id": request_id.get(),
     }
     return JSONResponse(body, error.status_code, headers)
-
-
-def _on_disconnect(_request: Request, _error: Exception) -> Response:
-    return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
 def _on_host_error(request: Request, error: Exception) -> Response:

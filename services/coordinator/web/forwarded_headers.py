@@ -56,7 +56,7 @@ class RequestIds(HttpMiddleware):
 class ProxyPrefix(HttpMiddleware):
     """Middleware that restores the path prefix that a proxy removed, so that links contain it.
 
-    It must be inside of all that compare paths, because these compare them without a prefix.
+    It must be inside of all that compare paths: these compare them without a prefix.
     """
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -15,7 +15,7 @@ from mallorn.core.settings import Settings
 from mallorn.db.repositories.access_control import Usage
 
 AGAIN_SEC: Final = 60
-MOST_AT_ONCE: Final = 4  # slow requests of an owner, of the 40 threads that serve all requests
+MOST_AT_ONCE: Final = 4  # slow requests of an owner; 40 threads serve all requests
 REMOVE_MODELS: Final = "mallorn models rm MODEL"
 
 
@@ -45,10 +45,10 @@ def check_storage(session: Session, settings: Settings, owner: str) -> None:
 
 
 class ConcurrentLimit:
-    """Limits an amount, summed over the running requests of each owner or key; 0: no limit."""
+    """Limits an amount, summed over the running requests of an owner or key; 0: no limit."""
 
-    def __init__(self, most: int, noun: str, hint: str = "retry in a second", retry_sec: int = 1) -> None:
-        self._most = most
+    def __init__(self, limit: int, noun: str, hint: str = "retry in a second", retry_sec: int = 1) -> None:
+        self._limit = limit
         self._noun = noun
         self._hint = hint
         self._retry_sec = retry_sec
@@ -57,7 +57,7 @@ class ConcurrentLimit:
 
     @contextmanager
     def track_request(self, owner: str, key_id: str = "") -> Iterator[Callable[[int], None]]:
-        """Yield a function that raises the request's amount. It raises TooMany above the limit."""
+        """Yield a function that raises the request's amount, or TooMany above the limit."""
         own_amount = 0
 
         def raise_amount(amount: int) -> None:
@@ -65,8 +65,8 @@ class ConcurrentLimit:
             added_amount = max(0, amount - own_amount)
             with self._lock:
                 total = self._totals[owner, key_id] + added_amount
-                if self._most and total > self._most:
-                    message = f"{owner} may have {self._most:,} {self._noun}, not {total:,}"
+                if self._limit and total > self._limit:
+                    message = f"{owner} may have {self._limit:,} {self._noun}, not {total:,}"
                     raise TooMany(message, hint=self._hint, retry_sec=self._retry_sec)
                 self._totals[owner, key_id] = total
             own_amount += added_amount

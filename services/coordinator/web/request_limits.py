@@ -32,12 +32,12 @@ LONGEST_ADDRESS: Final = 16 * 1024  # bytes
 LARGEST_HEADERS: Final = 32 * 1024
 LARGEST_BODY: Final = 1 << 18  # five times the longest options with a target
 PIECE_BYTES: Final = 1 << 16  # of a response that is sent at once
-#: MALLORN_CLIENT_WAIT_SEC limits the time of a body, plus the time that its bytes take at this rate.
+#: A body may take MALLORN_CLIENT_WAIT_SEC, and the time of its bytes at this rate.
 SLOWEST_BYTES_PER_SEC: Final = 4 * 1024
 _OWN_COOKIE: Final = re.compile(rb"mallorn_[^\\]+")
 UPLOAD: Final = "PUT", f"{API}/models"  # its limit is MALLORN_MAX_MODEL_BYTES
 PARTS: Final = f"{API}/uploads/"  # the limit of such a body is its part's size
-LOGIN: Final = "POST", f"{API}/session/oidc/key"  # its body is the credential, so it needs no other
+LOGIN: Final = "POST", f"{API}/session/oidc/key"  # its body is the credential
 LARGEST_LOGIN: Final = 1 << 11
 
 
@@ -86,7 +86,15 @@ class _LimitedBody:
         if self._has_response:  # a stream polls for a disconnect, not for body data
             return {"type": "http.disconnect"}
         try:
-            message = await self._receive_in_time()
+            wait_sec = get_parts(Request(self._scope)).settings.client_wait_sec
+            limit_sec = wait_sec + self._received_bytes / SLOWEST_BYTES_PER_SEC
+            message, began_sec = None, time.monotonic()
+            with anyio.move_on_after(max(0.0, limit_sec - self._waited_sec)):
+                message = await self._receive()
+                self._waited_sec += time.monotonic() - began_sec
+            if message is None:
+                progress = f"{self._received_bytes:,} bytes of the body arrived in {limit_sec:.0f} s"
+                raise TooSlow(f"only {progress}", hint="retry over a faster connection")
             self._received_bytes += len(message.get("body", b""))
             self.check_size(self._received_bytes)
         except MallornError as error:
@@ -95,7 +103,7 @@ class _LimitedBody:
         return message
 
     async def send(self, message: Message) -> None:
-        """Send a response message in pieces; if the body is not complete, close the connection.
+        """Send a response in pieces; if the body is not complete, close the connection.
 
         The server buffers a piece that the client does not read, and waits before the next.
         """
@@ -105,27 +113,17 @@ class _LimitedBody:
                 MutableHeaders(scope=message)["Connection"] = "close"
         content = message.get("body", b"")
         for end in range(PIECE_BYTES, len(content), PIECE_BYTES):
-            await self._send({**message, "body": content[end - PIECE_BYTES : end], "more_body": True})
+            piece = content[end - PIECE_BYTES : end]
+            await self._send({**message, "body": piece, "more_body": True})
         if len(content) > PIECE_BYTES:
-            message = {**message, "body": content[(len(content) - 1) // PIECE_BYTES * PIECE_BYTES :]}
+            begin = (len(content) - 1) // PIECE_BYTES * PIECE_BYTES
+            message = {**message, "body": content[begin:]}
         await self._send(message)
 
     def check_size(self, size_bytes: int) -> None:
         if size_bytes > self._limit_bytes:
-            raise TooLarge(f"the body is larger than {self._limit_bytes:,} bytes", hint="see /docs")
-
-    async def _receive_in_time(self) -> Message:
-        wait_sec = get_parts(Request(self._scope)).settings.client_wait_sec
-        limit_sec = wait_sec + self._received_bytes / SLOWEST_BYTES_PER_SEC
-        began_sec = time.monotonic()
-        with anyio.move_on_after(max(0.0, limit_sec - self._waited_sec)):
-            message = await self._receive()
-            self._waited_sec += time.monotonic() - began_sec
-            return message
-        raise TooSlow(
-            f"only {self._received_bytes:,} bytes of the body arrived in {limit_sec:.0f} s",
-            hint="retry over a faster connection",
-        )
+            message = f"the body is larger than {self._limit_bytes:,} bytes"
+            raise TooLarge(message, hint="see /docs")
 
 
 class CallerBeforeBody(HttpMiddleware):
@@ -139,7 +137,8 @@ class CallerBeforeBody(HttpMiddleware):
 
         async def check_and_receive() -> Message:
             extra = getattr(scope.get("route"), "openapi_extra", None) or {}
-            if SCOPES in extra and not hasattr(request.state, "caller"):  # other routes need no caller
+            # Other routes need no caller.
+            if SCOPES in extra and not hasattr(request.state, "caller"):
                 try:
                     await run_in_threadpool(get_caller, request, get_parts(request), None)
                 except MallornError as error:
@@ -156,7 +155,7 @@ RETRY_SEC: Final = 5, 30
 
 
 class StreamAdmission(HttpMiddleware):
-    """Middleware that limits each key's event streams, and lets AT_ONCE of all start at a time.
+    """Middleware that limits a key's event streams; AT_ONCE of all start at a time.
 
     The others wait. A caller without a valid key gets no stream.
     """
@@ -174,11 +173,19 @@ class StreamAdmission(HttpMiddleware):
             return
         async with AsyncExitStack() as starting, AsyncExitStack() as stream:
             try:
-                await self._wait_for_slot(starting)
+                if self._waiting >= MOST_WAITING:
+                    error = Unavailable("too many event streams are waiting", hint="retry later")
+                    error.retry_sec = random.randint(*RETRY_SEC)  # noqa: S311 - to spread
+                    raise error
+                self._waiting += 1
+                try:
+                    await starting.enter_async_context(self._slots)
+                finally:
+                    self._waiting -= 1
                 caller = await run_in_threadpool(authenticate_request, self._parts, Request(scope))
                 stream.enter_context(self._streams.hold_request_slot(caller.owner, caller.key_id))
-            except MallornError as error:
-                await error_response(error)(scope, receive, send)
+            except MallornError as refusal:
+                await error_response(refusal)(scope, receive, send)
                 return
 
             async def release_and_send(message: Message) -> None:
@@ -186,14 +193,3 @@ class StreamAdmission(HttpMiddleware):
                 await send(message)
 
             await self._app(scope, receive, release_and_send)
-
-    async def _wait_for_slot(self, starting: AsyncExitStack) -> None:
-        if self._waiting >= MOST_WAITING:
-            error = Unavailable("too many event streams are waiting", hint="retry a little later")
-            error.retry_sec = random.randint(*RETRY_SEC)  # noqa: S311 - to spread
-            raise error
-        self._waiting += 1
-        try:
-            await starting.enter_async_context(self._slots)
-        finally:
-            self._waiting -= 1

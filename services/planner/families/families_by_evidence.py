@@ -1,4 +1,4 @@
-"""Families `dynamic`: one per operator; workloads that its model ranks badly are split off."""
+"""Families `dynamic`: one per operator; workloads that it ranks badly are split off."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -31,8 +31,8 @@ class ByEvidence(Families):
             else _first_placement(member, old_members)
             for member in by_key
         }
-        placed = [replace(member, family=placements[member.id].family) for member in by_key]
-        return placements | find_splits(placed)
+        with_families = [replace(member, family=placements[member.id].family) for member in by_key]
+        return placements | find_splits(with_families)
 
 
 def find_splits(members: Sequence[Member]) -> dict[int, Placement]:
@@ -46,7 +46,8 @@ def find_splits(members: Sequence[Member]) -> dict[int, Placement]:
         families[member.family].append(member)
     placements: dict[int, Placement] = {}
     for family in families.values():
-        if max((share for member in family for share in member.rank_shares[-1:]), default=0.0) < BADLY_RANKED:
+        last_shares = (share for member in family for share in member.rank_shares[-1:])
+        if max(last_shares, default=0.0) < BADLY_RANKED:
             continue
         for member in family:
             last = member.rank_shares[-ROUNDS:]

@@ -212,7 +212,7 @@ def test_the_document_of_the_api_is_encoded_once(
 def test_an_owner_has_a_few_dear_answers_at_a_time(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coordinator.parts.few, "_most", 1)
+    monkeypatch.setattr(coordinator.parts.few, "_limit", 1)
     with coordinator.parts.few.hold_request_slot("local"):
         for path in ("/dataset/stats", "/jobs/nope/report", "/jobs/nope/schedules"):
             answer = coordinator.http.get(path)
