@@ -39,8 +39,6 @@ ADVICE: Final = {
     "vague names": "Name the variable after what it holds, by a noun.",
     "fragment docstrings": "Begin with a verb (functions) or a noun (classes), or delete the docstring.",
     "stale names": "Name what exists, or put a name that is not ours into double backticks.",
-    "single callers": "Inline the function, unless its name says what its lines do not.",
-    "lone files": "Merge the file into its importer, unless it has a reason of its own to change.",
     "tuple splats": "Pass an object or keywords, so that a reader sees which argument is which.",
     "files that name a stand-in": "Ask Target.virtual_device; names belong to mallorn.core.virtual_devices.",
     "90th percentile of line length": "Break the lines below: code may not become denser.",

@@ -4,8 +4,6 @@
   adverbs, pronouns); each counts once a function.
 - fragment docstrings: docstrings whose first word is a pronoun, a preposition or a conjunction.
 - stale names: names in docstrings, in backticks or in CamelCase, that no file of the checkout uses.
-- single callers: private functions whose name occurs in their file only in the definition and in one call.
-- lone files: product files that only one other file imports, and that one lies in the same folder.
 - files that name a stand-in: product files outside `research` whose text names a measurer without a device,
   or what only such a one reads. Searchers are left out: they have replay buffers.
 - tuple splats: calls of a function or class of ours, none of which takes `*args`, with `*name` where the
@@ -15,7 +13,6 @@
 import ast
 import builtins
 import re
-from collections import defaultdict
 from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
@@ -52,8 +49,6 @@ def measure_names(tree: Tree, banned: Collection[str]) -> dict[str, list[str]]:
         "vague names": vague_names(tree, banned),
         "fragment docstrings": fragment_docstrings(tree),
         "stale names": stale_names(tree),
-        "single callers": single_callers(tree),
-        "lone files": lone_files(tree),
         "tuple splats": tuple_splats(tree),
         "files that name a stand-in": files_that_name_a_stand_in(tree),
     }
@@ -86,35 +81,6 @@ def stale_names(tree: Tree) -> list[str]:
         for place, text in _docstrings(tree)
         for name in sorted(_names_in(FOREIGN.sub("", text)))
         if name.rpartition(".")[2] not in used
-    ]
-
-
-def single_callers(tree: Tree) -> list[str]:
-    """Return the private functions that are called once, in their own file."""
-    places: list[str] = []
-    for name, module in tree.modules.items():
-        counts = _word_counts(tree.texts[name])
-        places += [
-            f"{tree.file(name)}:{node.lineno} {node.name}"
-            for node in ast.walk(module)
-            if isinstance(node, Function)
-            and node.name.startswith("_")
-            and not node.name.startswith("__")
-            and counts[node.name] == 2
-        ]
-    return places
-
-
-def lone_files(tree: Tree) -> list[str]:
-    """Return the files that only one file imports, which lies in the same folder."""
-    importers = defaultdict[str, set[str]](set)
-    for name, module in tree.modules.items():
-        for other in tree.imports(module):
-            importers[other].add(name)
-    return [
-        f"{tree.file(name)} <- {tree.file(by)}"
-        for name, (by, *rest) in sorted((name, list(each)) for name, each in importers.items())
-        if not rest and tree.folder(by) == tree.folder(name) and not tree.file(name).endswith("__init__.py")
     ]
 
 
@@ -191,13 +157,6 @@ def _docstrings(tree: Tree) -> Iterator[tuple[str, str]]:
         for node in ast.walk(module):
             if isinstance(node, Documented) and (text := (ast.get_docstring(node) or "").strip()):
                 yield f"{tree.file(name)}:{getattr(node, 'lineno', 1)}", text
-
-
-def _word_counts(text: str) -> defaultdict[str, int]:
-    counts = defaultdict[str, int](int)
-    for word in WORD.findall(text):
-        counts[word] += 1
-    return counts
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Temporary folders locked by their owner process, and removal of arbitrary folder trees.
+"""Temporary folders locked by their owner process; limits and removal of folder trees.
 
 The kernel releases the lock of a dead process. Unlike a pid, a lock has the same meaning in
 all containers that share a disk.
@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Final
 
 _FOLDER: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+#: What an untrusted process may store below a folder; RLIMIT_FSIZE limits one file.
+MOST_BYTES: Final = 64 << 30
+MOST_FILES: Final = 100_000
 
 
 @contextmanager
@@ -109,3 +112,19 @@ def _opened(parent: Path | int, name: str) -> int:
         return os.open(".", os.O_RDONLY | _FOLDER, dir_fd=path_fd)
     finally:
         os.close(path_fd)
+
+
+def find_excess(folder: Path, most_bytes: int = MOST_BYTES, most_files: int = MOST_FILES) -> str:
+    """Return which limit the files below a folder exceed, in words; empty if none. Files that
+    were removed while they are open are not counted."""
+    used_bytes = count = 0
+    for parent, folders, files in os.walk(folder):
+        count += len(folders) + len(files)
+        for name in files:
+            with suppress(OSError):  # it was removed meanwhile
+                used_bytes += os.lstat(os.path.join(parent, name)).st_blocks * 512
+        if count > most_files:
+            return f"more than {most_files} files"
+        if used_bytes > most_bytes:
+            return f"more than {most_bytes >> 30} GiB"
+    return ""

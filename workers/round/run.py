@@ -6,6 +6,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Final
 
+import numpy as np
 from sqlalchemy.orm import Session
 
 from mallorn.core.errors import LeaseLost, Unavailable
@@ -13,11 +14,13 @@ from mallorn.core.job_options import KeptOptions
 from mallorn.core.states import RoundState
 from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.event import RoundClosedEvent
+from mallorn.costmodels.metrics import pairwise_accuracy
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import LeaseToken, Token, WorkItem
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.tasks import Tasks
+from mallorn.db.repositories.trials import Trials
 from mallorn.workers.hardware_probe.run import ensure_machine
 from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.measure.roofline_check import reject_implausible, shortest_plausible_us
@@ -27,10 +30,10 @@ from mallorn.workers.process.match_devices_and_builder import ensure_builder
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.round.batch_commits import Commits
 from mallorn.workers.round.propose import prepare_round
-from mallorn.workers.round.ranking_evidence import compute_own_accuracy
 from mallorn.workers.round.round_context import RoundContext
 from mallorn.workers.round.select_cost_model import select_ranking_model
 
+FEWEST: Final = 4  # valid candidates that a rank needs
 RESTORED: Final = "the database was restored: what was measured since then is measured again"
 log = logging.getLogger(__name__)
 
@@ -125,3 +128,17 @@ def close_round(runtime: Runtime, context: RoundContext, token: Token, stats: Ro
         }
         Events(session).append(row.job_id, RoundClosedEvent.model_validate(fields))
     log.info("a round of %s is done: %s candidates", context.task_name, stats.candidates)
+
+
+def compute_own_accuracy(session: Session, round_id: int) -> float | None:
+    """Return the share of a round's candidate pairs that its cost model ranked in the right
+    order, by the predictions stored with them; None if too few can be compared."""
+    batch = [row for row in Trials(session).of_round(round_id) if row[0].predicted is not None]
+    if len(batch) < FEWEST:
+        return None
+    predicted = np.array([trial.predicted for trial, _ in batch], dtype=np.float32)
+    labels = -np.log(np.array([trial.latency_us for trial, _ in batch], dtype=np.float64)).astype(np.float32)
+    # Only times of one context compare.
+    groups = np.array([context_id for _, context_id in batch], dtype=np.int64)
+    share = pairwise_accuracy(predicted, labels, groups)
+    return None if np.isnan(share) else round(share, 4)

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import ClassVar, Final, Self, TypeVar
 
 from mallorn.core.errors import CodeReplaced
-from mallorn.core.folder_limits import find_excess
 from mallorn.core.installation import IMPORT_ROOT, python_path
+from mallorn.core.locked_folders import find_excess
 from mallorn.core.redaction import redact
 from mallorn.workers.sandbox.sandbox import SandboxSpec, allowed_environment
 from mallorn.workers.subprocesses import errors, frame_channel

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mallorn.core.errors import MallornError
+from mallorn.core.errors import MallornError, TooMany
 from mallorn.core.log_setup import log_context
 from mallorn.core.values.access_control import ApiKey, AuditEntry
 from mallorn.db.repositories.access_control import Audit, NewAuditEntry
@@ -62,12 +62,14 @@ class AuditMiddleware(HttpMiddleware):
 
     def _store_entry(self, entry: NewAuditEntry) -> None:
         rate = self._rates[entry.status >= HTTPStatus.BAD_REQUEST]
+        words = f"{entry.method} {entry.path} by {entry.owner}"
         try:
-            rate.count_request((entry.owner, entry.key_id, entry.detail), entry.owner)
+            rate.count_request((entry.owner, entry.key_id, entry.detail), "one key")
             with self._database.transaction() as session:
                 Audit(session).add(entry)
+        except TooMany:
+            log.warning("not in the audit log: %s: it has many such entries of this minute", words)
         except MallornError as error:  # the change is committed, so the request must succeed
-            words = f"{entry.method} {entry.path} by {entry.owner}"
             log.warning("not in the audit log: %s: %s", words, error.message)
 
 

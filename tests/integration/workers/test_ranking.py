@@ -3,7 +3,7 @@
 import pytest
 
 from mallorn.core.outcomes import Outcome
-from mallorn.workers.round import ranking_evidence
+from mallorn.workers.round.run import FEWEST
 from mallorn.workers.round.train_cost_model import train
 
 SEARCHED = {"search": "evolutionary", "trials": 400}
@@ -34,7 +34,7 @@ def test_a_round_notes_the_share_of_pairs_that_its_own_model_had_in_order(worksh
 def test_a_few_valid_results_are_no_evidence(workshop):
     job = workshop.job(("w0",), **SEARCHED)
     train(workshop, job, workshop.closed_round(job).task_id)
-    workshop.bench.outcomes = dict.fromkeys(range(ranking_evidence.FEWEST - 1, 64), Outcome.RUN_ERROR)
+    workshop.bench.outcomes = dict.fromkeys(range(FEWEST - 1, 64), Outcome.RUN_ERROR)
     assert workshop.closed_round(job).stats.own_accuracy is None
 
 

@@ -56,14 +56,6 @@ RISES = {
         {"db/rows.py": '"""Holds a TurnOver and `rows`."""\nrows = 1\n'},
         "db/rows.py:1: TurnOver",
     ),
-    "single callers": (
-        {"db/rows.py": "def _rows():\n    a = 1\n    b = 2\n    return a, b, 3\n\n\nROWS = _rows()\n"},
-        "db/rows.py:1 _rows",
-    ),
-    "lone files": (
-        {"db/rows.py": "import mallorn.db.columns\n", "db/columns.py": ""},
-        "db/columns.py <- db/rows.py",
-    ),
     "tuple splats": (
         {"db/rows.py": "def rows(a, b):\n    both = a, b\n    print(*both)\n    return rows(*both)\n"},
         "db/rows.py:4 *both",

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from mallorn.core.errors import HostFault, InvalidModel, StorageFull
-from mallorn.core.folder_limits import find_excess
+from mallorn.core.locked_folders import find_excess
 from mallorn.core.redaction import hide
 from mallorn.core.settings import Settings
 from mallorn.workers.sandbox.sandbox import WHOLE
