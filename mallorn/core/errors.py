@@ -162,7 +162,7 @@ class PluginFailed(MallornError):
 
 
 class HostFault(Unavailable):
-    """Host that lacks something that every candidate needs; repair it, then resume the job."""
+    """This host lacks something that every candidate needs; repair it, then resume the job."""
 
     exit_code = ExitCode.FAILED
 

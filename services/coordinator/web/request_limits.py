@@ -148,7 +148,7 @@ class CallerBeforeBody(HttpMiddleware):
         await self._app(scope, check_and_receive, send)
 
 
-STREAM: Final = re.compile(rf"{API}/jobs/[^/]+/events")
+STREAM: Final = re.compile(r"/api/v1/jobs/[^/]+/events")
 AT_ONCE: Final = 8  # of the 40 threads that serve all requests
 MOST_WAITING: Final = 4_000  # some ten seconds of waiting; clients give up after thirty
 RETRY_SEC: Final = 5, 30

@@ -48,7 +48,8 @@ def test_what_is_too_long_is_refused_and_not_read(app: FastAPI) -> None:
                 assert answer.taken_bytes <= LARGEST_BODY + PIECE_BYTES, case
             if case.in_body:
                 assert answer.taken_bytes == 0 or answer.status == 413, case
-                assert key or answer.taken_bytes == 0, f"{case} is read without a key"
+                is_login = case.route == "POST /api/v1/session/oidc/key"  # its body is the credential
+                assert key or is_login or answer.taken_bytes == 0, f"{case} is read without a key"
             elif "cookie" not in case.place:  # strange ones are left out, however long
                 assert answer.status in REFUSED, (case, answer.status)
 
