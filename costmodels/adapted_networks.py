@@ -135,7 +135,7 @@ class MTLTLP(TLP, ManyDomains):
         return model
 
     def _forget(self) -> None:
-        """Also forget the domains of the training rows."""
+        """Forget the domains of the training rows, too."""
         super()._forget()
         self.domains: tuple[str, ...] = (ONLY,)  # each has a head
 

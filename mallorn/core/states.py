@@ -86,7 +86,7 @@ class WorkKind(StrEnum):
 
 
 class StageKind(StrEnum):
-    """What a worker does for a job other than rounds."""
+    """Kinds of work that a worker does for a job other than rounds."""
 
     IMPORT = "import"
     TRAIN = "train"

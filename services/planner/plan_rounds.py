@@ -17,7 +17,6 @@ from mallorn.services.planner.eligible_tasks import (
 )
 from mallorn.services.planner.planner_values import Forecast, JobPlan, JobView
 from mallorn.services.planner.policy import Arm, Policy, build_round_notes
-from mallorn.services.planner.power_law_belief import PowerLaw
 
 
 def plan_rounds(job: JobView) -> JobPlan:
@@ -33,6 +32,8 @@ class _Decision:
     def __init__(self, job: JobView) -> None:
         self._job = job
         self._policy: Policy = resolve("policy", job.policy)()
+        from mallorn.services.planner.power_law_belief import PowerLaw  # loads scipy
+
         self._belief = PowerLaw()
         self._budget = budgets.TrialBudget(job)
         self._tasks = list(job.tasks)

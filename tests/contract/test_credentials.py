@@ -7,8 +7,8 @@ import pytest
 
 from tests.contract.credentials import ask_all, collected, document
 
-STORED = Path(__file__).parents[2] / "docs" / "results" / "security" / "credentials.json"
-COMMAND = "python -m tests.contract.credentials docs/results/security/credentials.json"
+STORED = Path(__file__).parents[2] / "docs" / "reference" / "credentials.json"
+COMMAND = "python -m tests.contract.credentials docs/reference/credentials.json"
 
 
 # The first asks each operation with some kinds, and each kind at some operations; the other asks all pairs.

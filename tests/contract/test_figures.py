@@ -185,7 +185,6 @@ NO_MEASUREMENTS: Final[dict[str, tuple[str, ...]]] = {
         "TLS, by a proxy",
         "What to do when",
     ),
-    "searchers.md": ("Add one",),
     "security.md": ("Sandbox",),
     "stopping.md": ("Stopping rules", "Time limits"),
     "troubleshooting.md": ("The disk is full", "Troubleshooting", "What the verdict means"),

@@ -58,7 +58,8 @@ def test_a_child_of_other_sources_builds_nothing_and_its_worker_ends(
 def test_every_child_that_loads_tvm_refuses(face: type[Child]) -> None:
     """By its module: what it serves goes through `same_code`."""
     source = Path(code_digest.__file__).with_name(f"{face.MODULE.rpartition('.')[2]}.py").read_text()
-    assert f"serve(refuse_if_code_changed(collect_handlers({face.__name__}, *ANSWERS)))" in source
+    assert "serve(refuse_if_code_changed(" in source
+    assert f"collect_handlers({face.__name__}, *ANSWERS" in source
 
 
 def test_no_method_of_a_child_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,8 +131,7 @@ def close_round(runtime: Runtime, context: RoundContext, token: Token, stats: Ro
 
 
 def compute_own_accuracy(session: Session, round_id: int) -> float | None:
-    """Return the share of a round's candidate pairs that its cost model ranked in the right
-    order, by the predictions stored with them; None if too few can be compared."""
+    """Return the share of a round's pairs that its cost model ranked right; None if they are too few."""
     batch = [row for row in Trials(session).of_round(round_id) if row[0].predicted is not None]
     if len(batch) < FEWEST:
         return None

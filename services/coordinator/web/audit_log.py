@@ -64,7 +64,7 @@ class AuditMiddleware(HttpMiddleware):
         rate = self._rates[entry.status >= HTTPStatus.BAD_REQUEST]
         words = f"{entry.method} {entry.path} by {entry.owner}"
         try:
-            rate.count_request((entry.owner, entry.key_id, entry.detail), "one key")
+            rate.count_request((entry.owner, entry.key_id, entry.detail), "")
             with self._database.transaction() as session:
                 Audit(session).add(entry)
         except TooMany:

@@ -84,7 +84,7 @@ def test_it_takes_the_best_of_what_the_draft_model_liked(workshop, lowered):
     assert ROUND < lowered.total() <= WIDER * ROUND
     with workshop.database.session() as session:
         context = load_round(session, second.id)
-    slots, proposals, _ = propose(FeatureLookup(workshop.database, workshop.compiler), context)
+    slots, proposals = propose(FeatureLookup(workshop.database, workshop.compiler), context)
     taken = [lanes(slot.candidate.decisions) for slot in slots]
     assert taken == sorted((lanes(decisions) for _, decisions in lowered), reverse=True)[:ROUND]
     assert [proposal.predicted for proposal in proposals] == taken
@@ -97,7 +97,7 @@ def test_on_a_gpu_a_first_round_is_defaults_and_what_an_unfitted_model_likes(wor
     first = workshop.closed_round(job)
     with workshop.database.session() as session:
         context = load_round(session, first.id)
-    _, proposals, _ = propose(FeatureLookup(workshop.database, workshop.compiler), context)
+    _, proposals = propose(FeatureLookup(workshop.database, workshop.compiler), context)
     guesses = [proposal for proposal in proposals if proposal.origin.endswith(DEFAULT)]
     liked = [proposal.predicted for proposal in proposals if proposal.predicted is not None]
     assert 0 < len(guesses) <= ROUND // 2
@@ -121,6 +121,6 @@ def test_what_cannot_be_lowered_comes_last_and_is_not_learned_from(workshop, low
     assert [len(features) for features in ByFirstStatement.seen] == [len(lowered_ones)]
     with workshop.database.session() as session:
         context = load_round(session, workshop.closed_round(job).id)
-    _, proposals, _ = propose(FeatureLookup(workshop.database, workshop.compiler), context)
+    _, proposals = propose(FeatureLookup(workshop.database, workshop.compiler), context)
     known = [proposal.predicted is not None for proposal in proposals]
     assert known == sorted(known, reverse=True)

@@ -169,7 +169,7 @@ def test_a_round_without_its_searcher_can_be_recomputed(workshop):
     row = workshop.round(round_id)
     assert (row.state, row.searcher) == (RoundState.DONE, "random")
     assert row.reason.skipped_parts[0].name == mine(Raising)
-    _, proposals, _ = proposals_of(workshop, round_id)
+    _, proposals = proposals_of(workshop, round_id)
     measured = {(row.slot, row.origin) for row in workshop.rows()}
     assert measured == {(slot, proposal.origin) for slot, proposal in enumerate(proposals)}
 
