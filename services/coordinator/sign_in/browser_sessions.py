@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
 from mallorn.core.api_keys import Scope, hash_page_secret, hash_secret
-from mallorn.core.errors import InvalidRequest, MallornError, Unauthorized
+from mallorn.core.errors import MallornError, Unauthorized
 from mallorn.core.values.access_control import Session
 from mallorn.db.repositories.access_control import SignIns
 from mallorn.db.tables import SessionRow
@@ -111,7 +111,7 @@ def sign_in(request: Request, response: Response, parts: PartsDep, caller: Calle
     if len(secret) < LEAST_CHARS:
         message = f"the header {PAGE_HEADER} needs a random secret of {LEAST_CHARS} characters"
         hint = "reload the page   (programs: send the key with each request)"
-        raise InvalidRequest(message, hint=hint)
+        raise Unauthorized(message, hint=hint)
     row = SessionRow(
         owner=caller.owner,
         scopes=list(caller.scopes),

@@ -83,7 +83,7 @@ def test_a_sign_in_without_a_pages_secret_is_refused(coordinator: Coordinator) -
     bearer = {"Authorization": f"Bearer {coordinator.new_key('ada').key}"}
     for secret in ({}, {"X-Mallorn-Session": "short"}):
         answer = httpx.post(f"{coordinator.url}/api/v1/session", headers={**bearer, **secret})
-        assert (answer.status_code, answer.json()["hint"][:15]) == (422, "reload the page")
+        assert (answer.status_code, answer.json()["hint"][:15]) == (401, "reload the page")
         assert "Set-Cookie" not in answer.headers
 
 
