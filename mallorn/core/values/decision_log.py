@@ -15,7 +15,7 @@ from mallorn.core.values.disturbance import Disturbance
 class RoundStats(Value):
     """Durations, cost model and disturbance of a finished round."""
 
-    OLD_NAMES: ClassVar = {"rank_own": "own_accuracy"}
+    OLD_NAMES: ClassVar = {"rank_own": "own_accuracy", "rank_others": "other_accuracies"}
 
     propose_sec: float = 0.0
     measure_sec: Annotated[float, Field(description="From its proposals to its last result.")] = 0.0
@@ -34,6 +34,7 @@ class RoundStats(Value):
     own_accuracy: Annotated[
         float | None, Field(description="Share of pairs that its own model ranked correctly; null: too few.")
     ] = None
+    other_accuracies: Annotated[dict[str, float], Field(description="Of rounds of 0.1.0.")] = {}
 
 
 #: Longer gaps between rounds are pauses of the job, not time in which a device waited for it.
