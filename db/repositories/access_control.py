@@ -104,7 +104,7 @@ BEGINS: Final = {
 
 
 def apply_owner_action(database: Database, action: OwnerAction, owner: str) -> OwnerStatus:
-    """Sign out, ban, readmit or erase an owner, in some transactions; return its status."""
+    """Sign out, ban, readmit or erase an owner, in several transactions; return its status."""
     with database.transaction() as session:
         BEGINS[action](Owners(session), owner)
         query = select(BannedOwner.at).where(BannedOwner.owner_digest == hash_secret(owner))

@@ -24,9 +24,9 @@ def compact_json(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def quote_untrusted(value: object) -> str:
-    """Return untrusted text for messages: cut to TOLD characters and, if needed, escaped."""
-    text = str(value)[:TOLD]
+def quote_untrusted(value: object, limit: int | None = TOLD) -> str:
+    """Return untrusted text for messages: cut to `limit` characters and, if needed, escaped."""
+    text = str(value)[:limit]
     return text if text.isprintable() else ascii(text)
 
 

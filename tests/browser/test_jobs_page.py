@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import onnx
 import pytest
 
@@ -177,13 +178,21 @@ def test_the_keyboard_alone_opens_a_job(serve: Serve, open_page: Open, rows: Own
 def test_a_key_is_asked_for_once_and_kept_nowhere_that_a_script_reads(
     serve: Serve, open_page: Open, rows: OwnedRows
 ) -> None:
-    page = open_page(serve(api_keys={"local": hashlib.sha256(KEY.encode()).hexdigest()}))
+    url = serve(api_keys={"local": hashlib.sha256(KEY.encode()).hexdigest()})
+    page = open_page(url)
     page.get_by_role("textbox", name="API key").fill(KEY)
     page.get_by_role("button", name="Sign in").click()
     page.get_by_role("link", name="mlp").wait_for()
     page.reload()
     page.get_by_role("link", name="mlp").wait_for()
-    assert page.evaluate("localStorage.length + sessionStorage.length + document.cookie.length") == 0
+    assert page.evaluate("sessionStorage.length + document.cookie.length") == 0
+    # The page's secret is no key, and without the cookie, which no script reads, it signs nobody in.
+    [(name, secret)] = page.evaluate("Object.entries(localStorage)")
+    assert name == "mallorn-session"
+    assert KEY not in secret
+    assert (
+        httpx.get(f"{url.rstrip('/')}/api/v1/jobs", headers={"X-Mallorn-Session": secret}).status_code == 401
+    )
     page.get_by_text("local", exact=True).first.wait_for()
     page.get_by_role("button", name="Sign out").click()
     page.get_by_role("dialog", name="An API key is needed").wait_for()

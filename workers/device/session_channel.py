@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from mallorn.core.storable_json import quote_untrusted
 from mallorn.workers.device.measuring_conditions import bind_threads
 
 log = logging.getLogger(__name__)
@@ -78,7 +79,7 @@ class SessionMonitor:
         except BlockingIOError:
             return False
         except (OSError, ValueError, OverflowError) as error:
-            message = f"the session broke its protocol: {_escape(str(error))}"
+            message = f"the session broke its protocol: {quote_untrusted(error, None)}"
             self.fault = self.fault or message
         return not self.fault
 
@@ -101,7 +102,7 @@ class SessionMonitor:
             try:
                 if self._log_path is not None:
                     with self._log_path.open("ab", buffering=0) as file:
-                        file.write(f"{time.time():.6f}\t{_escape(key)}\t{self.pid}\n".encode())
+                        file.write(f"{time.time():.6f}\t{quote_untrusted(key, None)}\t{self.pid}\n".encode())
             except OSError as error:
                 self.fault = f"the device's log cannot be written: {error}"
                 self.is_host_fault = True
@@ -109,7 +110,7 @@ class SessionMonitor:
             signal.setitimer(signal.ITIMER_REAL, float(seconds))
         else:
             signal.setitimer(signal.ITIMER_REAL, 0)
-            self.cause = " ".join(_escape(text).split())
+            self.cause = " ".join(quote_untrusted(text, None).split())
         if not self.fault:
             with suppress(ConnectionError, BlockingIOError):  # it reads no answers
                 self._end.send(_END, socket.MSG_DONTWAIT)
@@ -117,14 +118,10 @@ class SessionMonitor:
     def _log_output(self, chunk: bytes) -> bool:
         self._output_bytes += len(chunk)
         for line in chunk.decode(errors="replace").splitlines():
-            log.warning("a session printed: %s", _escape(line))
+            log.warning("a session printed: %s", quote_untrusted(line, None))
         if chunk and self._output_bytes <= OUTPUT_BYTES:
             return True
         limit_kib = OUTPUT_BYTES >> 10
         log.warning("a session printed more than %d KiB; the rest is discarded", limit_kib)
         self._output.close()
         return False
-
-
-def _escape(text: str) -> str:
-    return text if text.isprintable() else ascii(text)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mallorn.core.errors import InvalidModel, InvalidRequest, Unschedulable
+from mallorn.core.storable_json import quote_untrusted
 from mallorn.core.values.candidate import SKETCH_FACTS
 from mallorn.graphc.quant import llvm_byte_dot_products, tile_instructions
 from mallorn.graphc.quant.llvm_byte_dot_products import build_block_dot_product, build_input_quantizer
@@ -147,8 +148,8 @@ def describe_refusal(error: Exception) -> str:
     """Return one printable sentence about a text that is refused."""
     if isinstance(error, RecursionError):
         return "the text is nested too deeply"
-    words = str(error)[:200] if isinstance(error, ValueError) else "the text has another form than TVM writes"
-    return words if words.isprintable() else ascii(words)
+    text = str(error) if isinstance(error, ValueError) else "the text has another form than TVM writes"
+    return quote_untrusted(text, 200)
 
 
 def _check_step(kind: str, inputs: Sequence[Any], attributes: Sequence[Any]) -> None:

@@ -53,13 +53,6 @@ class ProgramFailed(Unsupported):
     """Raised if a program of a model crashes or raises an error while its process runs it."""
 
 
-def run_here(mod: Any, target: Any, arrays: Sequence[Array]) -> list[Array]:
-    """Run a program in this process."""
-    tensors = [tvm.runtime.tensor(array) for array in arrays]
-    tvm.tirx.build(mod, target=target)["main"](*tensors)
-    return [tensor.numpy() for tensor in tensors]
-
-
 class ProgramEvaluator(ContextDecorator):
     """Builds and runs programs in a process that ends with the `with` block, or the decorated
     function. Construct it before this process reads files of strangers."""

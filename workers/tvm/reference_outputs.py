@@ -35,7 +35,7 @@ from mallorn.workers.tvm.compile_cuda import collect_device_code
 from mallorn.workers.tvm.linker import link_shared
 from mallorn.workers.tvm.parsed_program_cache import parse_module
 from mallorn.workers.tvm.program_blocks import blocks_of, tensor_args
-from mallorn.workers.tvm.program_evaluator import RunProgram, run_here
+from mallorn.workers.tvm.program_evaluator import RunProgram
 from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
 from mallorn.workers.tvm.tuning_database import apply_trace
 
@@ -89,7 +89,7 @@ def build_whole_program(tir: str, trace: str, target: str, out_so: str) -> None:
 
 
 def write_reference(
-    tir: str, args: Arguments, seed: int, inputs_npz: str, expected_npz: str, run: RunProgram = run_here
+    tir: str, args: Arguments, seed: int, inputs_npz: str, expected_npz: str, run: RunProgram
 ) -> Reference:
     """Have `run` run the unscheduled program on random arguments; write arguments and results
     to the two files, as arrays `arg_<index>`. Return how candidates' outputs are to be compared.

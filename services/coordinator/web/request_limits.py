@@ -86,15 +86,7 @@ class _LimitedBody:
         if self._has_response:  # a stream polls for a disconnect, not for body data
             return {"type": "http.disconnect"}
         try:
-            wait_sec = get_parts(Request(self._scope)).settings.client_wait_sec
-            limit_sec = wait_sec + self._received_bytes / SLOWEST_BYTES_PER_SEC
-            message, began_sec = None, time.monotonic()
-            with anyio.move_on_after(max(0.0, limit_sec - self._waited_sec)):
-                message = await self._receive()
-                self._waited_sec += time.monotonic() - began_sec
-            if message is None:
-                progress = f"{self._received_bytes:,} bytes of the body arrived in {limit_sec:.0f} s"
-                raise TooSlow(f"only {progress}", hint="retry over a faster connection")
+            message = await self._receive_in_time()
             self._received_bytes += len(message.get("body", b""))
             self.check_size(self._received_bytes)
         except MallornError as error:
@@ -119,6 +111,17 @@ class _LimitedBody:
             begin = (len(content) - 1) // PIECE_BYTES * PIECE_BYTES
             message = {**message, "body": content[begin:]}
         await self._send(message)
+
+    async def _receive_in_time(self) -> Message:
+        wait_sec = get_parts(Request(self._scope)).settings.client_wait_sec
+        limit_sec = wait_sec + self._received_bytes / SLOWEST_BYTES_PER_SEC
+        began_sec = time.monotonic()
+        with anyio.move_on_after(max(0.0, limit_sec - self._waited_sec)):
+            message = await self._receive()
+            self._waited_sec += time.monotonic() - began_sec
+            return message
+        progress = f"{self._received_bytes:,} bytes of the body arrived in {limit_sec:.0f} s"
+        raise TooSlow(f"only {progress}", hint="retry over a faster connection")
 
     def check_size(self, size_bytes: int) -> None:
         if size_bytes > self._limit_bytes:

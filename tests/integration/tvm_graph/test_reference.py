@@ -12,7 +12,7 @@ from tvm.script import from_source
 from mallorn.workers.tvm.compare_outputs import compare_outputs
 from mallorn.workers.tvm.parsed_program_cache import parse_module
 from mallorn.workers.tvm.reference_outputs import build_whole_program, needs_positive, write_reference
-from tests.fixtures.kernel_libraries import call
+from tests.fixtures.kernel_libraries import call, run_here
 
 Get = Callable[..., Any]
 
@@ -30,7 +30,7 @@ def task_of(one: Any, op: str) -> tuple[dict[str, Any], str]:
 
 def check(task: dict[str, Any], library: str, folder: Path, spoil: float = 0.0) -> dict[str, Any]:
     inputs, expected, ours = (str(folder / f"{name}.npz") for name in ("inputs", "expected", "ours"))
-    terms = write_reference(task.tir, task.args, 7, inputs, expected)
+    terms = write_reference(task.tir, task.args, 7, inputs, expected, run_here)
     with np.load(inputs) as archive:
         arrays = [archive[name] for name in archive.files]
     results = call(library, arrays)
@@ -79,7 +79,9 @@ def test_another_program_s_answers_fail(mlp: Any, tmp_path: Path) -> None:
 def test_inputs_repeat_with_the_seed(mlp: Any, tmp_path: Path) -> None:
     task, _ = task_of(mlp, "matmul")
     for name in ("a", "b"):
-        write_reference(task.tir, task.args, 7, str(tmp_path / f"{name}.npz"), str(tmp_path / "e.npz"))
+        write_reference(
+            task.tir, task.args, 7, str(tmp_path / f"{name}.npz"), str(tmp_path / "e.npz"), run_here
+        )
     with np.load(tmp_path / "a.npz") as first, np.load(tmp_path / "b.npz") as second:
         assert all(np.array_equal(first[name], second[name], equal_nan=True) for name in first.files)
 

@@ -12,6 +12,7 @@ from mallorn.workers.interfaces.model_compiler import Agreement
 from mallorn.workers.tvm.compare_outputs import compare_outputs
 from mallorn.workers.tvm.program_blocks import arguments
 from mallorn.workers.tvm.reference_outputs import write_reference
+from tests.fixtures.kernel_libraries import run_here
 
 ROWS, COLUMNS = 64, 128
 TILE = 16
@@ -33,7 +34,7 @@ def product(terms: int, sums: str) -> Any:
 def verdict(mod: Any, folder: Path, result: Any) -> Agreement:
     """What a check says of a kernel: `result` computes its output from the inputs."""
     inputs, expected, ours = (str(folder / f"{name}.npz") for name in ("inputs", "expected", "ours"))
-    by = write_reference(tvm.ir.save_json(mod), arguments(mod), 5, inputs, expected)
+    by = write_reference(tvm.ir.save_json(mod), arguments(mod), 5, inputs, expected, run_here)
     with np.load(inputs) as archive:
         *given, output = archive.values()
     assert np.isnan(output).all(), "an output begins as nothing that passes for a result"
@@ -119,6 +120,6 @@ class Module:
 """
     mod = tvm.script.from_source(source)
     inputs, expected = str(tmp_path / "inputs.npz"), str(tmp_path / "expected.npz")
-    write_reference(tvm.ir.save_json(mod), arguments(mod), 5, inputs, expected)
+    write_reference(tvm.ir.save_json(mod), arguments(mod), 5, inputs, expected, run_here)
     with np.load(inputs) as given, np.load(expected) as results:
         assert np.array_equal(results["arg_1"], given["arg_0"] + given["arg_1"])

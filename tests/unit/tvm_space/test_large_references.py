@@ -9,9 +9,9 @@ from tvm import te, topi
 
 from mallorn.workers.tvm import reference_outputs
 from mallorn.workers.tvm.program_blocks import tensor_args
-from mallorn.workers.tvm.program_evaluator import run_here
 from mallorn.workers.tvm.reference_outputs import HOST, parallelize
 from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
+from tests.fixtures.kernel_libraries import run_here
 
 
 def product(rows: int, columns: int, terms: int, dtype: str, *, transposed: bool = False) -> Any:

@@ -15,6 +15,7 @@ from mallorn.workers.interfaces.model_compiler import Agreement
 from mallorn.workers.tvm.compare_outputs import compare_outputs
 from mallorn.workers.tvm.program_blocks import arguments
 from mallorn.workers.tvm.reference_outputs import write_reference
+from tests.fixtures.kernel_libraries import run_here
 
 ROWS, COLUMNS, TERMS = 256, 256, 1024
 TILE = 16
@@ -80,7 +81,7 @@ def verdict(kind: str, folder: Path, kernel: Kernel) -> Agreement:
     """What a check says of a kernel that computes the product from the inputs."""
     mod, result = product(kind), KINDS[kind][2]
     inputs, expected, ours = (str(folder / f"{name}.npz") for name in ("inputs", "expected", "ours"))
-    by = write_reference(tvm.ir.save_json(mod), arguments(mod), 5, inputs, expected)
+    by = write_reference(tvm.ir.save_json(mod), arguments(mod), 5, inputs, expected, run_here)
     given = load_arrays(inputs)
     sums = kernel(given["arg_0"], given["arg_1"])
     if kind == "int8 rounded":
