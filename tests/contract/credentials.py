@@ -152,7 +152,7 @@ class Collection:
 
     def sign_in(self, key: str) -> str:
         with self.client() as client:
-            answer = client.post("/session", headers={**bearer(key), "X-Mallorn-Session": PAGE})
+            answer = client.post("/session", headers=bearer(key))
             return str(answer.cookies[self.cookie_name])
 
     def sign_in_at_provider(self, address: str) -> tuple[str, str]:
@@ -165,7 +165,8 @@ class Collection:
 
 
 def bearer(key: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {key}"}
+    """Headers of a key; only signing in reads the page's secret."""
+    return {"Authorization": f"Bearer {key}", "X-Mallorn-Session": PAGE}
 
 
 #: The kinds that each operation admits, by its name; an open one admits all.
