@@ -6,7 +6,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from shutil import copy
+from shutil import copy, copytree, ignore_patterns
 from typing import Any
 
 from mallorn import Job
@@ -34,13 +34,11 @@ class Elsewhere:
         assert found is not None
         assert found.origin is not None
         installed = Path(found.origin).parent.parent
-        for name in PACKAGES[1:]:
-            (packages / name).symlink_to(installed / name)
-        for file in (installed / "tvm").rglob("*"):
-            place = packages / file.relative_to(installed)
-            if file.is_file() and file.name != COMPILER and "__pycache__" not in file.parts:
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.symlink_to(file)
+        for name in PACKAGES:  # copies: the walls of a batch refuse what links lead to
+            if (installed / name).is_dir():
+                copytree(installed / name, packages / name, ignore=ignore_patterns(COMPILER, "__pycache__"))
+            else:
+                copy(installed / name, packages)
         self._env = {"PYTHONPATH": str(packages), "PATH": os.defpath, "HOME": str(folder)}
 
     def receive(self, file: Path) -> Path:
