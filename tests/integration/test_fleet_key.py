@@ -36,7 +36,7 @@ from mallorn.workers.interfaces.device_runner import Runner
 from mallorn.workers.measure.tracked_devices import Fleet
 from tests.fixtures.fleet import TestFleet, running_fleet
 from tests.fixtures.users import NOBODY, as_user, only_root
-from tests.fixtures.waiting import PATIENCE
+from tests.fixtures.waiting import PATIENCE, wait_for
 
 KEY, OLD, OTHERS = "k" * 32, "o" * 32, "x" * 32
 
@@ -239,9 +239,14 @@ def test_a_device_whose_keeper_is_gone_ends_and_may_be_started_again(
     with keyed_fleet(tmp_path, local_target) as fleet:
         (keeper,) = psutil.Process(fleet.device.process.pid).children()
         keeper.kill()
-        with suppress(MallornError):
-            taken_with(KEY, fleet, local_target, wait_sec=2)
-        assert fleet.device.process.wait(PATIENCE) not in (0, None)
+
+        def ends_at_a_session() -> bool:
+            with suppress(MallornError):
+                taken_with(KEY, fleet, local_target, wait_sec=2)
+            return fleet.device.process.poll() is not None
+
+        wait_for(ends_at_a_session, "the device's end")
+        assert fleet.device.process.returncode != 0
         fleet.start_device(local_target)
         assert taken_with(KEY, fleet, local_target) == "device"
 
