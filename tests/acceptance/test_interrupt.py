@@ -15,7 +15,7 @@ from tests.fixtures.command_line import clean_environment, mallorn, typed
 from tests.fixtures.service import JOB_SEC, START_SEC, committed, executions, log_key, measured_well
 from tests.fixtures.waiting import wait_for
 
-TRIALS, MORE = 20, 4
+TRIALS, MORE = 32, 4
 
 
 def has_measured_well(data: DataDir) -> bool:
