@@ -3,17 +3,20 @@
 import json
 import shutil
 from collections.abc import Iterator
+from itertools import cycle, repeat
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
+from benchmarks import hostile_programs
 from mallorn.db.dataset.export_schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE
 from mallorn.db.dataset.import_dataset import Imported, import_export
 from mallorn.db.repositories.sketches import trace_of
 from mallorn.db.repositories.workloads import tir_of
 from mallorn.db.session import Database
-from mallorn.db.tables import Measurement, SketchRow, Workload
+from mallorn.db.tables import Base, Measurement, SketchRow, Workload
 from mallorn.workers.interfaces.checked_dataset import CheckedDataset
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.tvm.sketches import sketch_key
@@ -144,3 +147,42 @@ def test_a_sketch_that_lies_is_left_out(
         change_rows(parcel, MEASUREMENT_TABLE, lambda row: row.update(decisions=[]))
     result = bring_in()
     assert (result.added, set(result.skipped)) == (0, {reason})
+
+
+def every_row(database: Database) -> dict[str, set[str]]:
+    """All rows of all tables, as text."""
+    with database.session() as session:
+        return {
+            table.name: {repr(tuple(row)) for row in session.execute(select(table))}
+            for table in Base.metadata.sorted_tables
+        }
+
+
+@pytest.mark.parametrize("share", [20, pytest.param(1, marks=pytest.mark.long)])
+def test_no_hostile_dataset_changes_a_row_of_another_owner(
+    share: int, graphs: ModelCompiler, honest: Path, tmp_path: Path, filled: Any
+) -> None:
+    """Programs, traces and times come under the keys of rows that are stored, which would be theirs."""
+    database: Database = filled.database
+    assert import_export(database, CheckedDataset(graphs, honest)).added == ALL
+    before = every_row(database)
+    assert {row for name in ("jobs", "measurements", "workloads", "sketches") for row in before[name]}
+    corpus = hostile_programs.cases()
+
+    def come(table: Any, column: str, values: Iterator[Any]) -> Imported:
+        parcel = Path(shutil.copytree(honest, tmp_path / "hostile", dirs_exist_ok=True))
+        change_rows(parcel, table, lambda row: row.update({column: next(values)}))
+        return import_export(database, CheckedDataset(graphs, parcel))
+
+    for table, column, carrier in ((WORKLOAD_TABLE, "tir", "dataset"), (SKETCH_TABLE, "trace", "trace")):
+        texts = [data.decode(errors="replace") for _, _, data in corpus[carrier][::share]]
+        following = cycle(texts)
+        for _ in range(0, len(texts), WORKLOADS):
+            result = come(table, column, following)
+            assert result.added == 0
+            assert result.skipped.total() > 0
+            assert all(reason.isprintable() for reason in result.skipped)
+    assert come(MEASUREMENT_TABLE, "run_us", repeat([1e-3])).added == 0
+    after = every_row(database)
+    assert {name: rows - after[name] for name, rows in before.items() if rows - after[name]} == {}
+    assert after["measurements"] == before["measurements"]
