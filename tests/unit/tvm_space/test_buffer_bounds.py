@@ -1,13 +1,16 @@
 """Accesses of strangers' programs are proved to lie in their buffers, or the program is refused."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import tvm
+from tvm.tirx import IndexMap
 
 from mallorn.core.errors import Unschedulable
-from mallorn.workers.tvm.buffer_bounds import check_bounds, check_function
+from mallorn.workers.tvm.buffer_bounds import check_bounds, check_function, check_schedule
 from mallorn.workers.tvm.parsed_program_cache import parse_module
+from mallorn.workers.tvm.tuning_database import BROKEN, apply_trace
 from tests.fixtures.hostile import accesses
 
 HEAD = "@T.prim_func(s_tir=True, check_well_formed=False)\n"
@@ -91,13 +94,48 @@ def test_an_access_that_arithmetic_bounds_is_allowed(name: str) -> None:
     check_bounds(module(PROVED[name]))
 
 
+@pytest.mark.parametrize("check", [check_bounds, check_schedule])
 @pytest.mark.parametrize("name", LEAVES)
-def test_an_access_that_may_leave_its_buffer_is_refused_by_name(name: str) -> None:
+def test_an_access_that_may_leave_its_buffer_is_refused_by_name(
+    name: str, check: Callable[[Any], None]
+) -> None:
     words = (
         r"the program (reads|writes) [ABC]\[.+\], which has \d+ elements|leaves its domain|leave the range"
     )
     with pytest.raises(ValueError, match=words):
-        check_bounds(module(LEAVES[name]))
+        check(module(LEAVES[name]))
+
+
+SCALED = """
+C = T.sblock_alloc_buffer((16,))
+for i in range(16):
+    with T.sblock("first"):
+        v = T.axis.spatial(16, i)
+        C[v] = A[v] * 2.0
+for i in range(16):
+    with T.sblock("second"):
+        v = T.axis.spatial(16, i)
+        B[v] = C[v]
+"""
+
+
+def relaid(index_of: Callable[[Any], Any]) -> Any:
+    """The program after a trace that gives C another layout, which it says is injective."""
+    layout = tvm.ir.save_json(IndexMap.from_func(lambda i: [index_of(i)]))
+    steps = [
+        ["GetSBlock", [], ["first", "main"], ["b0"]],
+        ["TransformLayout", ["b0", layout], [0, 1, None, 1], []],
+    ]
+    return apply_trace(module(SCALED), [steps, []]).mod
+
+
+@pytest.mark.parametrize(
+    "index_of", [lambda i: i - 8, lambda i: i + 100, lambda i: i * i], ids=["below zero", "beyond", "squares"]
+)
+def test_a_trace_moves_no_access_out_of_a_buffer(index_of: Callable[[Any], Any]) -> None:
+    check_schedule(relaid(lambda i: 15 - i))
+    with pytest.raises(BROKEN):
+        relaid(index_of)
 
 
 def test_the_error_names_the_buffer_and_the_index() -> None:
