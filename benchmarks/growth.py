@@ -337,7 +337,7 @@ def main() -> None:
     headline = steepest(measured)
     if args.json:
         raw = {"benchmark": "growth", **describe_host(), "passes": args.passes, "rows": measured}
-        args.json.write_text(json.dumps(raw | {"headline": headline}, indent=1) + "\n")
+        args.json.write_text(_as_json(raw | {"headline": headline}) + "\n")
     print(f"{len(measured)} places: eight times the text takes {headline:.1f} times as long at most")
 
 
