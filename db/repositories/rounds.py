@@ -14,14 +14,14 @@ from mallorn.db.repositories.leases import Leases, LeaseToken, Token, WorkItem, 
 from mallorn.db.tables import Job, Measurement, Round
 
 OPEN = (RoundState.QUEUED, RoundState.LEASED)
-IN_FLIGHT = text("state in ('queued', 'leased')")  # as in the unique index
+IN_FLIGHT = text("state in ('queued', 'leased') and not detached")  # as in the unique index
 
 
 class Rounds(Repository):
     """Rounds of all jobs. Changes with an old fencing token are rejected."""
 
     def add(self, job: Job, workload_id: int, plan: PlannedRound, searcher: str) -> Round | None:
-        """Queue a round; None while another of the workload is in flight on this target."""
+        """Queue a round; None while the target has another, not detached, of the workload in flight."""
         self.lock_job(job.id)
         new = self.insert(Round).values(
             job_id=job.id,
@@ -34,6 +34,7 @@ class Rounds(Repository):
             searcher=searcher,
             reason=plan.reason,
             seen_upto=0,
+            detached=job.options["measurer"] == DETACHED,
             state=RoundState.QUEUED,
             error="",
         )
@@ -108,10 +109,8 @@ class Rounds(Repository):
         return self._cancel(*queued)
 
     def count_open(self, target_id: int) -> int:
-        """Return how many rounds (of all jobs) are queued or leased for a target."""
-        detached = Job.id == Round.job_id, Job.options["measurer"].as_string() == DETACHED
-        needs_device = ~select(Job.id).where(*detached).exists()
-        is_open = Round.target_id == target_id, Round.state.in_(OPEN), needs_device
+        """Return how many rounds (of all jobs) are queued or leased for a target's devices."""
+        is_open = Round.target_id == target_id, Round.state.in_(OPEN), ~Round.detached
         return self.session.scalar(select(func.count()).select_from(Round).where(*is_open)) or 0
 
     def stats(self, job_id: str) -> Sequence[RoundStats]:

@@ -152,9 +152,11 @@ def _is_current_task_of(job_id: str) -> ColumnElement[bool]:
 
 
 def workload_is_busy() -> ColumnElement[bool]:
-    """Return the condition that a task's workload has an open round on its job's target."""
+    """Return the condition that a task's workload has an open round on its job's target.
+    Detached rounds of other jobs do not count."""
     is_open = Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
-    same_workload = Round.workload_id == Task.workload_id, Round.target_id == Job.target_id
+    is_own = or_(~Round.detached, Round.job_id == Job.id)
+    same_workload = Round.workload_id == Task.workload_id, Round.target_id == Job.target_id, is_own
     return exists(select(Round.id).where(*same_workload, is_open).correlate(Task, Job))
 
 

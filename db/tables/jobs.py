@@ -147,12 +147,13 @@ class Round(Base):
         Index("ix_rounds_state", "state"),
         Index("ix_rounds_finished", "finished_at"),
         Index("ix_rounds_workload", "workload_id", "target_id", "state"),
-        # One round in flight per workload and target, so that it sees all earlier results.
+        # One round in flight per workload and target, so that it sees all earlier results. A
+        # detached round, which may wait for days, keeps only its own job from its workload.
         partial_index(
             "uq_rounds_in_flight",
             "workload_id",
             "target_id",
-            condition="state in ('queued', 'leased')",
+            condition="state in ('queued', 'leased') and not detached",
             unique=True,
         ),
     )
@@ -169,6 +170,7 @@ class Round(Base):
     cost_model_id: Mapped[int | None] = mapped_column(ForeignKey("cost_models.id"))
     seen_upto: Mapped[int] = mapped_column(BigId)  # id of the newest measurement that it may read
     state_from: Mapped[int | None] = mapped_column(BigId)  # written by workers of 0.1.0, never read
+    detached: Mapped[bool] = mapped_column(default=False, server_default=false())  # as its job
     reason: Mapped[RoundNotes] = mapped_column(ValueType(RoundNotes))  # why the policy chose the task
     state: Mapped[str] = mapped_column(default=RoundState.QUEUED)
     worker: Mapped[str | None]  # the worker that last started it

@@ -24,6 +24,20 @@ def test_rounds_are_opened_only_for_who_carries_them(yard: Yard) -> None:
     assert carried(yard, job, 1) == 0, "each of its tasks has a round"
 
 
+def test_a_batch_that_nobody_answers_keeps_no_other_job_from_its_tasks(yard: Yard) -> None:
+    yard.devices(1)
+    far = detached(yard)
+    assert carried(yard, far, 2) == 2
+    near, other = yard.workshop.job(["far0", "far1"], 64), detached(yard)
+    assert len(yard.opened(near)) == 2
+    assert carried(yard, other, 2) == 0, "rounds on devices end soon"
+    for row in yard.open_rounds():
+        if row.job_id == near:
+            yard.close(row.id)
+    assert carried(yard, other, 2) == 2
+    assert carried(yard, far, 2) == 0, "each of its own tasks has a round"
+
+
 def test_it_waits_for_a_batch_and_for_no_device(yard: Yard) -> None:
     job = detached(yard)
     yard.silence()
