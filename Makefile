@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help setup page wheel runtime run test test-all test-page cross torch picture hours lint format typecheck layers house checks bases lock audit clean
+.PHONY: help setup page wheel runtime run test test-all test-page cross torch picture hours lint format typecheck layers house digests checks bases lock audit clean
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
@@ -192,6 +192,9 @@ layers: setup ## import-linter: who may import whom; and make house
 	lint-imports || failed=1
 	python -m benchmarks.house_budget || failed=1
 	exit $$failed
+
+digests: setup ## compare all that is compiled for the example networks with the committed digests (COMMIT=... prints texts)
+	@python -m benchmarks.digests $(if $(COMMIT),--against $(COMMIT))
 
 house: setup ## figures of the house against their budgets in house.toml
 	@python -m benchmarks.house_budget
