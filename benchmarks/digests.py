@@ -106,8 +106,9 @@ class Compiled:
         return weights | {name: _digest(text) for name, text in self.texts.items()}
 
 
-def compile_case(network: str, target: str) -> Compiled:
-    """Compile a network as a job without trials does; code is generated and not linked."""
+def compile_case(network: str, target: str, has_code: bool = True) -> Compiled:
+    """Compile a network as a job without trials does; code is generated and not linked. Without
+    `has_code`, no candidate is guessed and no code is generated."""
     frozen, parsed = NETWORKS[network], parse_target(TARGETS[target])
     tvm_target, compiled = as_tvm_target(parsed.text), Compiled()
     with TemporaryDirectory(prefix="mallorn-digests-") as folder:
@@ -130,7 +131,8 @@ def compile_case(network: str, target: str) -> Compiled:
     for task in merge(tasks):
         name = task.key[:_DIGITS]
         compiled.weights[name] = task.weight
-        parts = {"program": parse_module(task.tir).script(), **_first_guess(task.tir, parsed)}
+        guess = _first_guess(task.tir, parsed) if has_code else {}
+        parts = {"program": parse_module(task.tir).script(), **guess}
         compiled.texts |= {f"{name} {part}": text for part, text in parts.items()}
     return compiled
 
