@@ -155,9 +155,9 @@ def workload_is_busy() -> ColumnElement[bool]:
     """Return the condition that a task's workload has an open round on its job's target.
     Detached rounds of other jobs do not count."""
     is_open = Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
-    is_own = or_(~Round.detached, Round.job_id == Job.id)
-    same_workload = Round.workload_id == Task.workload_id, Round.target_id == Job.target_id, is_own
-    return exists(select(Round.id).where(*same_workload, is_open).correlate(Task, Job))
+    keeps_job_out = or_(~Round.detached, Round.job_id == Job.id)
+    same_workload = Round.workload_id == Task.workload_id, Round.target_id == Job.target_id
+    return exists(select(Round.id).where(*same_workload, is_open, keeps_job_out).correlate(Task, Job))
 
 
 _Finish = aliased(Measurement, name="finish")
