@@ -1,5 +1,6 @@
 """Programs beside a timing: there while it lasts, gone afterwards."""
 
+import contextlib
 import subprocess
 import sys
 
@@ -11,8 +12,13 @@ from tests.fixtures.waiting import wait_for
 
 
 def stressors() -> list[psutil.Process]:
-    mine = psutil.Process().children()
-    return [each for each in mine if "mallorn.workers.host.background_load_child" in " ".join(each.cmdline())]
+    """The load programs that run; a child of an earlier test that has ended, and that nobody waited for, is none."""
+    found = []
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.ZombieProcess, psutil.NoSuchProcess):
+            if "mallorn.workers.host.background_load_child" in " ".join(child.cmdline()):
+                found.append(child)
+    return found
 
 
 def worked_sec(process: psutil.Process) -> float:
