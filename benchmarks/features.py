@@ -32,10 +32,10 @@ from mallorn.workers.device.detect_host import detect_target
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
 from mallorn.workers.interfaces.model_compiler import ModelCompiler, ModelTask
 from mallorn.workers.measure.measurer_interface import Program
+from mallorn.workers.measure.tvm_space import TvmSpace
 from mallorn.workers.round.feature_lookup import LOWERED
 from mallorn.workers.round.round_context import descriptors
-from mallorn.workers.tvm.graph_recipes import recipe_for
-from mallorn.workers.tvm.tvm_space import TvmSpace
+from mallorn.workers.tvm.network.graph_recipes import recipe_for
 
 RECIPE = "tuned"
 MANY = 64

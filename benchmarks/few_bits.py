@@ -57,10 +57,10 @@ def product(inputs: int, outputs: int, bits: int, block: int, threads: int) -> t
     from mallorn.core.values.machine import assume_typical_cpu
     from mallorn.graphc.quant import block_quantized_matmul_function, llvm_byte_dot_products
     from mallorn.searchers.roller.rank_candidates import ranked
-    from mallorn.workers.tvm.loop_nests import nests
-    from mallorn.workers.tvm.rebuild_schedule import rebuild
-    from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
-    from mallorn.workers.tvm.sketches import design_space
+    from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
+    from mallorn.workers.tvm.programs.loop_nests import nests
+    from mallorn.workers.tvm.space.rebuild_schedule import rebuild
+    from mallorn.workers.tvm.space.sketches import design_space
 
     target = parse_target(
         {"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu(), "num-cores": threads}

@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def _import(path: Path) -> None:
-    from mallorn.workers.tvm.import_onnx_to_relax import load_network
+    from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 
     load_network(path)
 
@@ -106,7 +106,7 @@ def _import(path: Path) -> None:
 def _compile(path: Path, schedules: Path, library: Path) -> None:
     from mallorn.core.targets import parse_target
     from mallorn.core.values.manifest import MANIFEST, read_manifest
-    from mallorn.workers.tvm.compile_model import compile_model
+    from mallorn.workers.tvm.compile.compile_model import compile_model
 
     manifest = read_manifest(schedules / MANIFEST)
     target = parse_target(manifest.target).text

@@ -25,9 +25,9 @@ from mallorn.core.targets import parse_target
 from mallorn.onnx_export import to_onnx
 from mallorn.torch_backend import CompiledGraph
 from mallorn.workers.interfaces.model_compiler import Extraction
-from mallorn.workers.tvm.extract_tasks import extract, extract_network_tasks
-from mallorn.workers.tvm.graph_recipes import TUNED
-from mallorn.workers.tvm.import_onnx_to_relax import ImportedModel
+from mallorn.workers.tvm.network.extract_tasks import extract, extract_network_tasks
+from mallorn.workers.tvm.network.graph_recipes import TUNED
+from mallorn.workers.tvm.network.import_onnx_to_relax import ImportedModel
 
 RAW: Final = Path("docs/results/torch/keys.jsonl")
 TARGET: Final = parse_target('{"kind": "llvm", "mcpu": "znver4", "num-cores": 2}').text

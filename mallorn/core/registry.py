@@ -72,19 +72,19 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "loops": "mallorn.workers.features.loop_tree_view:LoopsView",
     },
     "lowered_features": {  # feature views that the compiler process computes
-        "statements": "mallorn.workers.tvm.lowered_views:describe_statements",
-        "code": "mallorn.workers.tvm.lowered_views:describe_code",
-        "executed": "mallorn.workers.tvm.lowered_views:describe_executed",
-        "kernels": "mallorn.workers.tvm.cuda_kernel_view:describe_kernels",
+        "statements": "mallorn.workers.tvm.space.lowered_views:describe_statements",
+        "code": "mallorn.workers.tvm.space.lowered_views:describe_code",
+        "executed": "mallorn.workers.tvm.space.lowered_views:describe_executed",
+        "kernels": "mallorn.workers.tvm.space.cuda_kernel_view:describe_kernels",
     },
     "cuda_sketch": {  # our own kinds of schedules for CUDA, in the order of their sketches
-        "tensor core product": "mallorn.workers.tvm.cuda_sketches.tensor_core_products:schedules",
-        "vector product": "mallorn.workers.tvm.cuda_sketches.vector_products:schedules",
-        "row reduction": "mallorn.workers.tvm.cuda_sketches.row_reductions:schedules",
-        "cuda core product": "mallorn.workers.tvm.cuda_sketches.cuda_core_products:schedules",
-        "mover": "mallorn.workers.tvm.cuda_sketches.movers:schedules",
-        "window": "mallorn.workers.tvm.cuda_sketches.windows:schedules",
-        "short attention": "mallorn.workers.tvm.cuda_sketches.short_attention:schedules",
+        "tensor core product": "mallorn.workers.tvm.space.cuda_sketches.tensor_core_products:schedules",
+        "vector product": "mallorn.workers.tvm.space.cuda_sketches.vector_products:schedules",
+        "row reduction": "mallorn.workers.tvm.space.cuda_sketches.row_reductions:schedules",
+        "cuda core product": "mallorn.workers.tvm.space.cuda_sketches.cuda_core_products:schedules",
+        "mover": "mallorn.workers.tvm.space.cuda_sketches.movers:schedules",
+        "window": "mallorn.workers.tvm.space.cuda_sketches.windows:schedules",
+        "short attention": "mallorn.workers.tvm.space.cuda_sketches.short_attention:schedules",
     },
     "gpu_model": {  # the time of each kind's candidates
         "MetaSchedule": "mallorn.searchers.roller.gpu.metaschedule_tiles:stock_model",
@@ -122,9 +122,9 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "structure": "mallorn.services.planner.families.fixed_families:ByStructure",
     },
     "recipe": {
-        "tuned": "mallorn.workers.tvm.graph_recipes:TUNED",
-        "direct": "mallorn.workers.tvm.graph_recipes:DIRECT",
-        "plain": "mallorn.workers.tvm.graph_recipes:PLAIN",
+        "tuned": "mallorn.workers.tvm.network.graph_recipes:TUNED",
+        "direct": "mallorn.workers.tvm.network.graph_recipes:DIRECT",
+        "plain": "mallorn.workers.tvm.network.graph_recipes:PLAIN",
     },
 }
 

@@ -23,7 +23,7 @@ from mallorn.db.repositories.cost_models import BaseHead, CostModels
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.workloads import Workloads
 from mallorn.db.tables import CostModelRow, Round
-from mallorn.workers.tvm.code_digest import current_builder_name
+from mallorn.workers.host.code_digest import current_builder_name
 
 
 def model_of(row: CostModelRow) -> CostModel:

@@ -10,7 +10,7 @@ import tvm
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.graphc.core.graph_pass import TensorFunctionPass
 from mallorn.graphc.core.pass_runner import run_passes as run_steps
-from mallorn.workers.tvm.graph_recipes import BF16, DIRECT, TUNED, step_json
+from mallorn.workers.tvm.network.graph_recipes import BF16, DIRECT, TUNED, step_json
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, random
 from tests.unit.graphc.planted_errors import modules_where_a_method_raises

@@ -12,7 +12,7 @@ from mallorn.graphc.core.graph_pass import Report
 from mallorn.graphc.core.pass_registry import make_passes
 from mallorn.graphc.core.pass_runner import run_passes as run_steps
 from mallorn.graphc.fold.fold_constant_operators import FoldRemainingConstants
-from mallorn.workers.tvm.graph_recipes import TUNED, TUNED_GPU, step_json
+from mallorn.workers.tvm.network.graph_recipes import TUNED, TUNED_GPU, step_json
 from tests.unit.graphc.networks import HASWELL, network, random, run, weights
 from tests.unit.graphc.planted_errors import modules_where_a_method_raises
 

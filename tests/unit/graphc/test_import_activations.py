@@ -14,7 +14,7 @@ from tvm import relax
 from mallorn.graphc.convert.register_converters import CONVERTERS
 from mallorn.graphc.core import pass_runner
 from mallorn.graphc.export import compile_network
-from mallorn.workers.tvm.graph_recipes import TUNED, step_json
+from mallorn.workers.tvm.network.graph_recipes import TUNED, step_json
 from tests.unit.graphc.networks import HASWELL, random, run
 
 SIZES = (1, 16, 7, 7)

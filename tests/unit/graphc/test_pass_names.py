@@ -21,7 +21,7 @@ from mallorn.graphc.export.export_checks import (
     Refused,
     check_error,
 )
-from mallorn.workers.tvm.graph_recipes import (
+from mallorn.workers.tvm.network.graph_recipes import (
     BF16,
     BF16_GPU,
     FP16_GPU,

@@ -12,7 +12,7 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.graphc.core.pass_runner import run_passes as run_steps
-from mallorn.workers.tvm.graph_recipes import (
+from mallorn.workers.tvm.network.graph_recipes import (
     BF16,
     BF16_GPU,
     DIRECT,
@@ -123,7 +123,7 @@ def test_what_is_no_recipe_is_refused(value: dict[str, object]) -> None:
 
 
 def test_naming_a_recipe_loads_no_tvm() -> None:
-    program = "import sys, mallorn.workers.tvm.graph_recipes; sys.exit('tvm' in sys.modules)"
+    program = "import sys, mallorn.workers.tvm.network.graph_recipes; sys.exit('tvm' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
@@ -140,7 +140,7 @@ def test_naming_a_recipe_loads_no_tvm() -> None:
 )
 def test_passes_get_the_vectors_of_the_target(attrs: dict[str, object], lanes: int) -> None:
     from mallorn.graphc.core.pass_registry import make_pass
-    from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
+    from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
 
     with as_tvm_target(attrs):
         assert make_pass({"call": "vector_lanes", "args": []}) == lanes

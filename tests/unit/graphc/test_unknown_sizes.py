@@ -10,7 +10,7 @@ from tvm import relax
 
 from mallorn.graphc.core.pass_registry import OWN_PASSES
 from mallorn.graphc.core.pass_runner import run_passes
-from mallorn.workers.tvm.graph_recipes import BF16, DIRECT, TUNED, step_json
+from mallorn.workers.tvm.network.graph_recipes import BF16, DIRECT, TUNED, step_json
 from tests.unit.graphc.networks import NHWC
 
 ABLE = {"kind": "llvm", "mcpu": "znver5", "num-cores": 1}
