@@ -12,7 +12,7 @@ from tests.fixtures.waiting import wait_for
 
 
 def stressors() -> list[psutil.Process]:
-    """The load programs that run; a child of an earlier test that has ended, and that nobody waited for, is none."""
+    """The load programs that run; an ended child of an earlier test, for which nobody waited, is none."""
     found = []
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.ZombieProcess, psutil.NoSuchProcess):
