@@ -88,7 +88,7 @@ class _Loops:
 
 
 def library_calls(target_kind: str, text: str) -> list[str]:
-    """Return the names of the library functions, such as `expf`, that assembly calls."""
+    """Return the names of the library functions, such as ``expf``, that assembly calls."""
     isa, functions = instruction_set(target_kind, text), functions_of(text)
     instructions = [instruction for function in functions for instruction in function.instructions]
     jumps = [

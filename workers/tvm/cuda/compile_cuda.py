@@ -120,7 +120,7 @@ def load_cuda_compiler() -> None:
 
 
 def compile_cuda(nvcc: str, source: str, arch: str) -> DeviceCode:
-    """Compile CUDA source for an `arch` like `sm_90a`. Raises KernelRefused, HostFault."""
+    """Compile CUDA source for an `arch` like ``sm_90a``. Raises KernelRefused, HostFault."""
     with TemporaryDirectory(prefix="mallorn-cuda-") as folder:
         text, cubin = Path(folder, "kernels.cu"), Path(folder, "kernels.cubin")
         text.write_text(source)

@@ -4,7 +4,7 @@
   the operands', TVM's ``StorageRewrite`` reuses the operands' memory for them, and ``LowerIntrin``
   refuses the kernel ("tvm_access_ptr element type must match"). Here such sums use static
   shared memory.
-- MetaSchedule's rule for `mma.sync` never applies after the WMMA rule, so it gets a design
+- MetaSchedule's rule for ``mma.sync`` never applies after the WMMA rule, so it gets a design
   space of its own.
 
 TVM's runtime opts kernels in to the larger limit of dynamic shared memory (docs/adr/0060).
@@ -48,7 +48,7 @@ _RULES: Final = (
 
 
 def space_generators(target: Any) -> list[Any]:
-    """Return space generators for a CUDA target: for WMMA and, if it has it, `mma.sync`."""
+    """Return space generators for a CUDA target: for WMMA and, if it has it, ``mma.sync``."""
     custom, wmma, mma, *simple_rules = ScheduleRule.create("cuda-tensorcore")
     groups = [
         {
@@ -77,8 +77,8 @@ def space_generators(target: Any) -> list[Any]:
 
 
 def dlight_schedule(module: Any, target: Any) -> Any | None:
-    """Return the schedule of DLight's first rule whose kernel can launch, or None. `sm_90a`
-    is passed as `sm_90`, because DLight ignores tensor cores if there is a suffix."""
+    """Return the schedule of DLight's first rule whose kernel can launch, or None. ``sm_90a``
+    is passed as ``sm_90``, because DLight ignores tensor cores if there is a suffix."""
     plain = _with_attrs(target, arch=target.attrs["arch"].rstrip("af"))
     for rule in _RULES:
         try:

@@ -2,7 +2,7 @@
 
 Programs, traces and tuning records come from other people's datasets, logs and directories,
 and TVM compiles everything in them: calls of any C function, C or LLVM source in a pragma.
-This module parses both formats itself (the node graph that `tvm.ir.save_json` writes, and
+This module parses both formats itself (the node graph that ``tvm.ir.save_json`` writes, and
 the JSON of a trace) and refuses everything that is not on one of its allow-lists. It checks
 Relax modules, which users submit as models, in the same way.
 
@@ -191,7 +191,7 @@ def _check_literals(value: Any, words: re.Pattern[str]) -> None:
 
 
 class _Graph:
-    """An untrusted node graph, parsed from JSON in the format of `tvm.ir.save_json`."""
+    """An untrusted node graph, parsed from JSON in the format of ``tvm.ir.save_json``."""
 
     operators = OPS
     attributes = _ATTRIBUTES

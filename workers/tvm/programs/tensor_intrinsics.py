@@ -36,7 +36,7 @@ _BY_MACHINE: Final = {
 
 def load_intrinsics(target_kind: str, triple: str = "") -> None:
     """Register the intrinsics that schedules for a kind of target may use, and keep TVM
-    from importing all others. Call this once per kind, before TuneContext and TVM's
+    from importing all others. Call this once per kind, before ``TuneContext`` and TVM's
     builders. For CPUs, `triple` names the target machine if it is not this one."""
     if _PACKAGE not in sys.modules:
         import tvm.s_tir

@@ -1,7 +1,7 @@
 """A tensor program's key, independent of process, platform and the importer's names.
 
-TVM's structural hash differs between platforms and TVM versions, and variable names (`lv5`,
-`param_0`) differ between models. The key is a hash of the program's text in which every
+TVM's structural hash differs between platforms and TVM versions, and variable names (``lv5``,
+``param_0``) differ between models. The key is a hash of the program's text in which every
 name is replaced by a number in order of appearance, so equal keys mean equal programs.
 """
 
@@ -49,7 +49,7 @@ def rename_blocks_canonically(mod: Any) -> Any:
 
 
 def canonical_names(mod: Any) -> dict[str, str]:
-    """Return the new names that `canonical` gives to blocks, by their old names."""
+    """Return the new names that `rename_blocks_canonically` gives to blocks, by their old names."""
     names: dict[str, str] = {}
 
     def note(block: Any) -> None:

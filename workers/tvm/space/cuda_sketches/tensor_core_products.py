@@ -1,4 +1,4 @@
-"""Products on tensor cores by `mma.sync`, with `ldmatrix` and several stages of asynchronous copies.
+"""Products on tensor cores by ``mma.sync``, with `ldmatrix` and several stages of asynchronous copies.
 
 A thread block computes a tile of warps * fragments * 16 rows and columns. Each step of the
 depth copies a tile of both operands to shared memory while earlier copies are multiplied.
