@@ -15,12 +15,7 @@ from mallorn.graphc.core.graph_pass import NOT_THE_PASS, Unsupported
 from mallorn.graphc.core.pass_registry import OWN_PASSES, Step, resolve_pass
 from mallorn.graphc.core.pass_runner import run_passes
 from mallorn.workers.tvm.check_onnx_model import describe_tvm_error
-from mallorn.workers.tvm.graph_recipes import (
-    faulty_parts,
-    recipe_of,
-    skippable_passes,
-    with_skipped_passes,
-)
+from mallorn.workers.tvm.graph_recipes import faulty_parts, recipe_of, skippable_passes, with_skipped_passes
 from mallorn.workers.tvm.parsed_program_cache import parse_tvm_target
 
 TargetLike = str | dict[str, object]
