@@ -35,7 +35,6 @@ from mallorn.workers.tvm.compile.reference_outputs import build_whole_program, w
 from mallorn.workers.tvm.network.check_onnx_model import read_model
 from mallorn.workers.tvm.network.extract_tasks import extract
 from mallorn.workers.tvm.network.extract_tasks_of_range import extract_range
-from mallorn.workers.tvm.network.graph_recipes import step_json
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 from mallorn.workers.tvm.network.remaining_copies import count_remaining_copies
 from mallorn.workers.tvm.network.run_recipe_passes import PassFailed, as_tvm_target, name_pass_in_errors
@@ -49,7 +48,9 @@ def report_passes(
     model_path: str, target: str, recipe: str, input_shapes: Shapes, without: list[str], dump_dir: str | None
 ) -> RecipeReport:
     phases = BEFORE_SCHEDULES[recipe]
-    valid_names = {row.name for row in pass_table()} | {step.name for phase in phases for step in phase.steps}
+    valid_names = {row.name for row in pass_table()} | {
+        step["pass"] for phase in phases for step in phase.steps
+    }
     if unknown := sorted({*without} - valid_names):
         raise UnknownName(f"unknown pass {unknown[0]!r}", hint=f"known: {', '.join(sorted(valid_names))}")
 
@@ -59,12 +60,12 @@ def report_passes(
     for number, phase in enumerate(phases, start=1):
         for step in phase.steps:
             try:
-                with name_pass_in_errors(step.name):
-                    mod, step_reports = run_passes(mod, [step_json(step)], tvm_target, without)
+                with name_pass_in_errors(step["pass"]):
+                    mod, step_reports = run_passes(mod, [step], tvm_target, without)
             except PassFailed as error:
-                if step.name not in OWN_PASSES:
+                if step["pass"] not in OWN_PASSES:
                     raise
-                step_reports = [Report(step.name, skipped=error.message)]
+                step_reports = [Report(step["pass"], skipped=error.message)]
             reports += [
                 PassReport(
                     phase=phase.name,

@@ -200,5 +200,5 @@ def test_a_recipe_names_nothing_that_is_no_pass(name: str) -> None:
 
 def test_the_passes_of_our_recipes_may_be_named() -> None:
     recipes = (*BEFORE_SCHEDULES.values(), *AFTER_SCHEDULES.values())
-    names = {step.name for recipe in recipes for phase in recipe for step in phase.steps}
+    names = {step["pass"] for recipe in recipes for phase in recipe for step in phase.steps}
     assert all(map(resolve_pass, names | {"s_tir.dlight.gpu.Matmul"}))

@@ -49,7 +49,7 @@ from mallorn.workers.host.host_memory import is_large
 from mallorn.workers.host.linker import find_c_compiler, link_shared
 from mallorn.workers.interfaces.model_compiler import Compiled, Shapes, Untuned
 from mallorn.workers.tvm.cuda.compile_cuda import collect_device_code
-from mallorn.workers.tvm.network.graph_recipes import recipe_of, step_json
+from mallorn.workers.tvm.network.graph_recipes import recipe_of
 from mallorn.workers.tvm.network.import_onnx_to_relax import import_at_point, load_network
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target, run_steps
 from mallorn.workers.tvm.records.tuning_database import read_database
@@ -170,7 +170,7 @@ def compile_model(
 ) -> Compiled:
     started_sec = time.monotonic()
     steps, tvm_target = recipe_of(recipe), as_tvm_target(target)
-    steps_after = [step_json(step) for step in steps.after]
+    steps_after = steps.model_dump()["after"]
     mods, inputs, outputs = import_networks(model_path, target, recipe, input_shapes, dynamic)
     with tempfile.TemporaryDirectory() as scratch:
         problems = read_database(schedules_dir, target, scratch).problems if schedules_dir else []

@@ -1,6 +1,6 @@
 """Extract a model's tuning tasks as plain data, and count the operations of programs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -62,14 +62,7 @@ def extract_network_tasks(network: ImportedModel, target: str, recipe: StoredRec
     """Do the same as `extract` for a model that is already imported."""
     tvm_target = as_tvm_target(target)
     recipe, mod, steps = run_passes_skipping_failures(network.mod, recipe, tvm_target)
-    tasks = merge(
-        [
-            describe_task(
-                rename_blocks_canonically(task.dispatched[0]), str(task.task_name), int(task.weight)
-            )
-            for task in list_tuning_tasks(mod, tvm_target)
-        ]
-    )
+    tasks = describe_tasks(mod, tvm_target)
     if not tasks:
         raise InvalidModel("the model has nothing to tune: every result is a constant or an input")
     graph = GraphReport(
@@ -85,6 +78,14 @@ def extract_network_tasks(network: ImportedModel, target: str, recipe: StoredRec
         tvm_version=tvm.__version__,
     )
     return Extraction(graph, tuple(tasks))
+
+
+def describe_tasks(mod: Any, target: Any) -> list[ModelTask]:
+    """Describe a module's tuning tasks, each program once."""
+    return merge(
+        describe_task(rename_blocks_canonically(task.dispatched[0]), str(task.task_name), int(task.weight))
+        for task in list_tuning_tasks(mod, target)
+    )
 
 
 def describe_task(mod: Any, name: str, weight: int) -> ModelTask:
@@ -103,7 +104,7 @@ def describe_task(mod: Any, name: str, weight: int) -> ModelTask:
     )
 
 
-def merge(tasks: Sequence[ModelTask]) -> list[ModelTask]:
+def merge(tasks: Iterable[ModelTask]) -> list[ModelTask]:
     """Merge tasks with equal keys, and add up their weights (numbers of calls)."""
     task_by_key: dict[str, ModelTask] = {}
     for task in tasks:

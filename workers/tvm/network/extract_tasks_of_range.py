@@ -122,11 +122,9 @@ def extract_range(
     ]
     largest = prod(points[-1].values())
     tasks = merge(
-        [
-            replace(task, weight=task.weight * round(largest / prod(point.values())))
-            for point, tasks in zip(points, tasks_at, strict=True)
-            for task in tasks
-        ]
+        replace(task, weight=task.weight * round(largest / prod(point.values())))
+        for point, tasks in zip(points, tasks_at, strict=True)
+        for task in tasks
     )
     name_of = {task.key: task.name for task in tasks}
     calls = [{name_of[task.key]: task.weight for task in tasks} for tasks in tasks_at]

@@ -6,7 +6,7 @@ recipe decides which tasks exist: after a change of its passes, older schedules 
 task. Raise `version` with every change of its phases (`graphc/phases.py`).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from mallorn.core.compute_capability import capability
@@ -14,22 +14,17 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import resolve
 from mallorn.core.targets import CUDA, Target
 from mallorn.core.values.graph_report import RecipeStep, StoredRecipe
-from mallorn.graphc.core.pass_registry import OLD_NAMES, OWN_PASSES, Step
+from mallorn.graphc.core.pass_registry import OLD_NAMES, OWN_PASSES
 from mallorn.graphc.export.export_checks import FLOAT32, FP16, TF32, precision_of_steps
-from mallorn.graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES, PassStep, Phase
-
-
-def _steps(phases: Iterable[Phase]) -> list[RecipeStep]:
-    return [
-        RecipeStep(name=step.name, args=list(step.args), optional=step.optional)
-        for phase in phases
-        for step in phase.steps
-    ]
+from mallorn.graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES
 
 
 def _recipe(name: str, version: int) -> StoredRecipe:
-    before, after = BEFORE_SCHEDULES[name], AFTER_SCHEDULES.get(name, ())
-    return StoredRecipe(name=name, version=version, before=_steps(before), after=_steps(after))
+    before, after = (
+        [step for phase in phases for step in phase.steps]
+        for phases in (BEFORE_SCHEDULES[name], AFTER_SCHEDULES.get(name, ()))
+    )
+    return StoredRecipe.model_validate({"name": name, "version": version, "before": before, "after": after})
 
 
 PLAIN: Final = _recipe("plain", 1)
@@ -82,7 +77,7 @@ def recipe_for(name: str, target: Target, precision: str = FLOAT32) -> StoredRec
 
 def precision_of(recipe: StoredRecipe) -> str:
     """Return the precision in which a recipe's models compute, as named in job options."""
-    return precision_of_steps((step.name, step.args) for step in recipe.before)
+    return precision_of_steps(recipe.model_dump()["before"])
 
 
 def recipe_of(recipe: StoredRecipe) -> StoredRecipe:
@@ -152,13 +147,3 @@ def faulty_parts(parts: Sequence[T], works_without: Callable[[Sequence[T]], bool
         if not suspects or works_without(faulty):
             return faulty
     return parts
-
-
-def step_json(step: RecipeStep | PassStep) -> Step:
-    """Return one step of a recipe (a pass) as JSON for the exported script."""
-    return {
-        "pass": step.name,
-        "args": list(step.args),
-        "optional": step.optional,
-        "left_out": step.left_out if isinstance(step, RecipeStep) else "",
-    }

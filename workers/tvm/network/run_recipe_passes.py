@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import tvm
 from tvm import relax
@@ -12,14 +12,13 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import GraphStep, RecipeStep, StoredRecipe
 from mallorn.graphc.core.graph_pass import NOT_THE_PASS, Unsupported
-from mallorn.graphc.core.pass_registry import OWN_PASSES, resolve_pass
+from mallorn.graphc.core.pass_registry import OWN_PASSES, Step, resolve_pass
 from mallorn.graphc.core.pass_runner import run_passes
 from mallorn.workers.tvm.network.check_onnx_model import describe_tvm_error
 from mallorn.workers.tvm.network.graph_recipes import (
     faulty_parts,
     recipe_of,
     skippable_passes,
-    step_json,
     with_skipped_passes,
 )
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_tvm_target
@@ -47,7 +46,7 @@ def run_steps(mod: Any, steps: Sequence[RecipeStep], target: Any) -> tuple[Any, 
     functions, ops = _count_functions_and_calls(mod)
     for step in steps:
         with name_pass_in_errors(step.name):
-            mod, reports = run_passes(mod, [step_json(step)], target)
+            mod, reports = run_passes(mod, [cast(Step, step.model_dump())], target)
         errors = sum((pass_report.errors for pass_report in reports), Counter[str]())
         skip_reason = reports[0].skipped
         remarks = {"skip_reason": describe_tvm_error(RuntimeError(skip_reason))} if skip_reason else {}
