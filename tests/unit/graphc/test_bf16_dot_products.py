@@ -11,8 +11,8 @@ import tvm
 from tvm import relax
 
 from mallorn.graphc.quant.bf16_dot_products import Bf16DotProducts
+from mallorn.research.features.loop_tree_view import LoopsView
 from mallorn.searchers.decision_space import SketchRules
-from mallorn.workers.features.loop_tree_view import LoopsView
 from mallorn.workers.tvm.graph_recipes import BF16
 from mallorn.workers.tvm.parsed_program_cache import parse_tvm_target
 from mallorn.workers.tvm.rebuild_schedule import rebuild
