@@ -31,8 +31,8 @@ from mallorn.costmodels.kernel_time_boosters import KernelTime
 from mallorn.costmodels.labels import labels
 from mallorn.costmodels.lightgbm_models import LightGBM
 from mallorn.costmodels.metrics import spearman
-from mallorn.costmodels.ridge_on_code_counts import RidgeOnCodeCounts
 from mallorn.costmodels.xgboost_models import XGBoost
+from mallorn.research.costmodels.ridge_on_code_counts import RidgeOnCodeCounts
 from mallorn.searchers.space import Candidate, Matrix, Sketch
 from mallorn.workers.round.round_context import descriptors
 from mallorn.workers.tvm.programs.parsed_program_cache import instructions, parse_module

@@ -142,13 +142,6 @@ GAMMA: Final = 0.1  # share of a task's rows that count as fast
 LEAST_SLOPE: Final = 0.02  # positive, so that the order of scores is kept
 
 
-class Chances(NamedTuple):
-    """Training targets (whether a row is fast) and weights of rows, for LFBO."""
-
-    targets: Vector
-    weights: Weights
-
-
 class LFBO(CostModel):
     """Random trees that predict whether a candidate is among the fastest tenth of its task.
 
@@ -221,8 +214,8 @@ class LFBO(CostModel):
         return model
 
 
-def fast_row_targets_and_weights(labels: Vector, groups: Groups) -> Chances:
-    """Return the targets and weights with which LFBO is trained.
+def fast_row_targets_and_weights(labels: Vector, groups: Groups) -> tuple[Vector, Weights]:
+    """Return LFBO's training targets (whether a row is fast) and weights of rows.
 
     The gain of a fast row is its label minus that of the slowest fast row of its group.
     Gains are scaled to mean 1 in each group, so that they count like a vote for "slow".
@@ -235,7 +228,7 @@ def fast_row_targets_and_weights(labels: Vector, groups: Groups) -> Chances:
             gain[with_time] = np.maximum(0.0, labels[with_time] - least)
             fast = with_time[gain[with_time] > 0]
             gain[fast] /= gain[fast].mean() if len(fast) else 1.0
-    return Chances((gain / (1 + gain)).astype(np.float32), 1 + gain)
+    return (gain / (1 + gain)).astype(np.float32), 1 + gain
 
 
 def fit_line(raw: Matrix, labels: Vector, left_out: Weights) -> tuple[float, float]:

@@ -9,9 +9,9 @@ from mallorn.costmodels.analytic_models import Draft
 from mallorn.costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
 from mallorn.costmodels.ensemble_spread import weight_fast_rows
 from mallorn.costmodels.serialization import Arrays, Numbers
-from mallorn.costmodels.transfer_model_base import TransferModel
 from mallorn.costmodels.views import check_rows
 from mallorn.costmodels.xgboost_models import XGBoost, as_arrays, from_arrays
+from mallorn.research.costmodels.transfer_model_base import TransferModel
 
 TRUSTED_ROWS: Final = 16.0  # weight of the prior slope 1, in rows
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from mallorn.costmodels.base import Indices
+from mallorn.research.searchers.feature_scaling import squared_distances, standardize_features
 from mallorn.searchers.batch_sampler import BatchSampler, ScoredPool
-from mallorn.searchers.feature_scaling import squared_distances, standardize_features
 
 
 class Diverse(BatchSampler):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mallorn.costmodels.base import Indices
-from mallorn.searchers.learning.decision_moves import STAY, moves_of, reward
+from mallorn.research.searchers.decision_moves import STAY, moves_of, reward
 from mallorn.searchers.learning.dense_network import Array, DenseNetwork
 from mallorn.searchers.learning.exploring_learner import HistorySample, Learner, ScoredRows, Scorer
 from mallorn.searchers.space import Matrix
@@ -94,36 +94,29 @@ class Trajectory:
 
     def __init__(self, actor: Actor, start: ScoredRows) -> None:
         self.actor = actor
-        self._seen = [start]
+        self.states = [start]  # the newest last
         self._actions: list[Indices] = []
         self._chances: list[Array] = []
 
-    @property
-    def current_rows(self) -> ScoredRows:
-        return self._seen[-1]
-
     def choose_next_rows(self, rng: np.random.Generator) -> Rows:
         """Let the policy choose an action for each knob; return the resulting rows."""
-        action, chance = self.actor.choose_actions(self.current_rows.features, rng)
+        rows = self.states[-1].rows
+        action, chance = self.actor.choose_actions(self.states[-1].features, rng)
         self._actions.append(action)
         self._chances.append(chance)
-        moves = moves_of(self.current_rows.sketch)
-        rows = self.current_rows.rows
+        moves = moves_of(self.states[-1].sketch)
         for (down, up_move), options in zip(moves.knobs, action.T, strict=True):
             rows = moves.apply(rows, np.array([down, STAY, up_move])[options])
         return rows
 
-    def append_arrival(self, arrival: ScoredRows) -> None:
-        self._seen.append(arrival)
-
     def experience(self, discount: float, trace: float) -> Experience:
         """Return all steps of all walkers as training data, with normalised advantages."""
-        promise = np.stack([scored_rows.promise for scored_rows in self._seen])
-        values = np.stack([self.actor.value(scored_rows.features) for scored_rows in self._seen])
+        promise = np.stack([scored_rows.promise for scored_rows in self.states])
+        values = np.stack([self.actor.value(scored_rows.features) for scored_rows in self.states])
         gain = advantages(reward(np.diff(promise, axis=0)), values, discount, trace)
         normalised = (gain - gain.mean()) / max(SMALLEST_SPREAD, float(gain.std()))
         return Experience(
-            np.concatenate([scored_rows.features for scored_rows in self._seen[:-1]]),
+            np.concatenate([scored_rows.features for scored_rows in self.states[:-1]]),
             np.concatenate(self._actions),
             np.concatenate(self._chances),
             normalised.reshape(-1),
@@ -175,9 +168,9 @@ class Ppo(Learner):
                 for s in scorer.draw_start_rows(self.walkers, self.greed, rng)
             ]
             for _ in range(self.horizon):
-                views = [(trail.current_rows.sketch, trail.choose_next_rows(rng)) for trail in trails]
+                views = [(trail.states[-1].sketch, trail.choose_next_rows(rng)) for trail in trails]
                 for trail, arrival in zip(trails, scorer.score_rows(views, STEP), strict=True):
-                    trail.append_arrival(arrival)
+                    trail.states.append(arrival)
             for trail in trails if self.learning else ():
                 experience = trail.experience(self.discount, self.trace)
                 trail.actor.learn(experience, self.epochs, self.clip, self.entropy, rng)

@@ -15,8 +15,8 @@ from mallorn.costmodels.base import Column, CostModel, Groups, Indices, Matrix, 
 from mallorn.costmodels.dense_layers import AdamW, loss_gradient, one_group_batches
 from mallorn.costmodels.labels import bounded_sample
 from mallorn.costmodels.serialization import Numbers, pack, unpack
-from mallorn.costmodels.standardize_inputs import Table, Tables, fit_table_scaling
 from mallorn.costmodels.views import VIEWS, check_rows, check_width
+from mallorn.research.costmodels.standardize_inputs import Table, Tables, fit_table_scaling
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,8 +7,8 @@ import numpy as np
 from mallorn.costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
 from mallorn.costmodels.ensemble_spread import UNKNOWN, untrained_prediction, weight_fast_rows
 from mallorn.costmodels.serialization import pack, unpack
-from mallorn.costmodels.standardize_inputs import HingeFeatures, fit_hinge_features
 from mallorn.costmodels.views import CODE, check_rows, check_width
+from mallorn.research.costmodels.standardize_inputs import HingeFeatures, fit_hinge_features
 
 KIND: Final = "static"
 STRENGTHS: Final = np.logspace(-1, 4, 11)  # ridge penalties; leave-one-out error selects one

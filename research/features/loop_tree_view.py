@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mallorn.costmodels.views import LOOPS
+from mallorn.research.features.resolved_trace import Number, TraceStep, steps_of
 from mallorn.searchers.space import ChoiceKind, Matrix, Sketch
 from mallorn.searchers.tile_factorizations import Rows
 from mallorn.workers.features.feature_extractor import Extractor
-from mallorn.workers.features.resolved_trace import Number, TraceStep, steps_of
 
 LINES, COLUMNS = LOOPS.shape
 (PRESENT, PARENT, ROOT, SPATIAL, REDUCTION, BLOCK, EXTENT, REACH, LEVEL, AXIS) = range(10)

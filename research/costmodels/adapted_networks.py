@@ -10,11 +10,11 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.costmodels.base import CostModel, Groups, Indices, Matrix, Prediction, Vector
 from mallorn.costmodels.labels import clip_time_labels, is_time_label
 from mallorn.costmodels.metrics import iterate_group_rows
-from mallorn.costmodels.neural_networks import TLP
 from mallorn.costmodels.serialization import Arrays, Numbers, as_array, unpack
-from mallorn.costmodels.torch_model import Neural
-from mallorn.costmodels.transfer_model_base import ManyDomains, TransferModel
 from mallorn.costmodels.views import PRIMITIVES, VIEWS, View, check_rows
+from mallorn.research.costmodels.neural_networks import TLP
+from mallorn.research.costmodels.torch_model import Neural
+from mallorn.research.costmodels.transfer_model_base import ManyDomains, TransferModel
 
 MOMENTUM: Final = 0.9
 UPDATES: Final = 4
@@ -117,9 +117,9 @@ class MTLTLP(TLP, ManyDomains):
     """TLP with a shared trunk and an output head per domain (a target, or a class of hosts).
 
     `fit_domains` takes the domain of each row; all rows of a group must have the same.
-    `fit` treats all rows as one domain. `predict` uses the home domain's head, unless `at`
-    selects another. A model made by `on` starts each `fit` from its base's trunk and heads,
-    and adapts the trunk and the home head as MoA does; `save` does not store the base.
+    `fit` treats all rows as one domain. `predict` uses the home domain's head. A
+    model of `from_base` starts each `fit` from its base's trunk and heads, and adapts the
+    trunk and the home head as MoA does; `save` does not store the base.
     """
 
     KIND: ClassVar[str] = "mtl-tlp"
@@ -168,13 +168,6 @@ class MTLTLP(TLP, ManyDomains):
         _check(home, set(domains))
         self._train_ensemble(features, labels, groups, heads[:-1].astype(np.int64), seed)
         self.domains, self._head = distinct, distinct.index(home)
-
-    def for_domain(self, domain: str) -> Self:
-        """Return a copy that predicts for `domain`. Raises InvalidRequest if unknown."""
-        _check(domain, set(self.domains))
-        copy = type(self).load(self.save())
-        copy._head = copy.domains.index(domain)
-        return copy
 
     def _extra_saved_numbers(self) -> Numbers:
         return {"domains": list(self.domains)}

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
-from mallorn.costmodels.standardize_inputs import PARENT, QUANTILES, depths_of, input_column_count, parents_of
-from mallorn.costmodels.torch_model import (
+from mallorn.costmodels.views import LOOPS, PRIMITIVES, STATEMENTS
+from mallorn.research.costmodels.standardize_inputs import PARENT, QUANTILES, depths_of, parents_of, row_width
+from mallorn.research.costmodels.torch_model import (
     FAR,
     Layers,
     Neural,
@@ -17,7 +18,6 @@ from mallorn.costmodels.torch_model import (
     masked_mean,
     normal,
 )
-from mallorn.costmodels.views import LOOPS, PRIMITIVES, STATEMENTS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,7 +37,7 @@ class TLP(Neural):
     def initial(cls, rng: np.random.Generator, heads: int) -> Layers:
         return {
             "places": rng.normal(0, 0.3, (PRIMITIVES.shape[0], WIDTH)).astype(np.float32),
-            **make_dense_layer(rng, "in", input_column_count(PRIMITIVES), WIDTH),
+            **make_dense_layer(rng, "in", row_width(PRIMITIVES), WIDTH),
             **make_dense_layer(rng, "look", WIDTH, 3 * WIDTH, gain=0.7),
             **make_dense_layer(rng, "seen", WIDTH, WIDTH, gain=0.5),
             **make_dense_layer(rng, "up", WIDTH, 2 * WIDTH),
@@ -81,7 +81,7 @@ class PaCM(Neural):
     @classmethod
     def initial(cls, rng: np.random.Generator, heads: int) -> Layers:
         return {
-            **make_dense_layer(rng, "in", input_column_count(STATEMENTS), WIDTH),
+            **make_dense_layer(rng, "in", row_width(STATEMENTS), WIDTH),
             **make_dense_layer(rng, "cost", WIDTH, WIDTH),
             "places": rng.normal(0, 0.3, (LINES, WIDTH)).astype(np.float32),
             **make_dense_layer(rng, "flow", PARTS * SEEN, WIDTH),
@@ -118,7 +118,7 @@ class GNN(Neural):
 
     @classmethod
     def initial(cls, rng: np.random.Generator, heads: int) -> Layers:
-        layers = make_dense_layer(rng, "in", input_column_count(LOOPS), WIDTH)
+        layers = make_dense_layer(rng, "in", row_width(LOOPS), WIDTH)
         for index in range(ROUNDS):
             layers |= make_dense_layer(rng, f"round{index}", 3 * WIDTH, WIDTH, gain=0.5)
         layers |= make_dense_layer(rng, "weight", WIDTH, WIDTH)
@@ -171,7 +171,7 @@ class TreeLSTM(Neural):
 
     @classmethod
     def initial(cls, rng: np.random.Generator, heads: int) -> Layers:
-        layers = make_dense_layer(rng, "read", input_column_count(LOOPS), WIDTH)
+        layers = make_dense_layer(rng, "read", row_width(LOOPS), WIDTH)
         layers |= make_dense_layer(rng, "in", WIDTH, 4 * WIDTH, gain=0.7)
         layers["in.offsets"][3 * WIDTH :] = 1.0  # start with open forget gates
         layers |= make_dense_layer(rng, "within", WIDTH, 3 * WIDTH, gain=0.5)

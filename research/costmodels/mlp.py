@@ -18,8 +18,8 @@ from mallorn.costmodels.dense_layers import (
     one_group_batches,
 )
 from mallorn.costmodels.serialization import pack, unpack
-from mallorn.costmodels.standardize_inputs import HingeFeatures, fit_hinge_features
 from mallorn.costmodels.views import check_rows
+from mallorn.research.costmodels.standardize_inputs import HingeFeatures, fit_hinge_features
 
 KIND: Final = "mlp"
 MEMBERS: Final = 3
@@ -86,7 +86,6 @@ class MLP(CostModel):
         model = cls()
         model._calibration = ensemble_spread.ScoreCalibration.from_stored(numbers, arrays)
         model._layers = [arrays[f"layer{index}"] for index in range(numbers["layers"])]
-        model._inputs = (
-            HingeFeatures(*(arrays[name] for name in HingeFeatures._fields)) if model._layers else None
-        )
+        if model._layers:
+            model._inputs = HingeFeatures(*(arrays[name] for name in HingeFeatures._fields))
         return model

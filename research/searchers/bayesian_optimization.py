@@ -10,12 +10,12 @@ from scipy.linalg import solve_triangular
 from scipy.special import ndtr
 
 from mallorn.costmodels.base import Column
+from mallorn.research.searchers.feature_scaling import Points, squared_distances, standardize_features
 from mallorn.searchers.algorithms.arm_credit import compute_arm_credit
 from mallorn.searchers.base import Proposal, Trial, proposal_method_of
 from mallorn.searchers.batch_searcher import BatchSearcher, Request
 from mallorn.searchers.bounded_trial_history import fastest
 from mallorn.searchers.failure_and_build_time_penalty import penalise_failures
-from mallorn.searchers.feature_scaling import Points, squared_distances, standardize_features
 from mallorn.searchers.fill_batch import Filter
 from mallorn.searchers.pooled_searcher import score
 

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 
 from mallorn.costmodels.base import Indices
+from mallorn.research.searchers.feature_scaling import Points, squared_distances, standardize_features
 from mallorn.searchers.batch_sampler import ScoredPool, Synthesiser
-from mallorn.searchers.feature_scaling import Points, squared_distances, standardize_features
 from mallorn.searchers.space import Candidate, Sketch, Space
 
 STEPS: Final = 12

@@ -18,6 +18,7 @@ class TransferModel(CostModel):
     """
 
     KIND: ClassVar[str]
+    builds_on_base: ClassVar[bool] = True
 
     def __init__(self, base: CostModel) -> None:
         self.base = base
@@ -32,8 +33,7 @@ class TransferModel(CostModel):
 
     @classmethod
     def can_extend(cls, kind: type[CostModel]) -> bool:
-        """Return whether a model of class `kind` can be the base; transfer models cannot."""
-        return not issubclass(kind, TransferModel)
+        return not issubclass(kind, TransferModel)  # a base has no base of its own
 
     @abstractmethod
     def _local_state(self) -> tuple[Numbers, Arrays]:
@@ -70,7 +70,10 @@ def name_of(model: CostModel) -> str:
 
 
 class ManyDomains(CostModel):
-    """A model with an output head per domain (target or class of hosts); `fit` uses one."""
+    """A model with an output head per domain (target or class of hosts); `fit` uses one.
+    `from_base` returns a model whose `fit` starts from a base trained on several domains."""
+
+    builds_on_base: ClassVar[bool] = True
 
     @abstractmethod
     def fit_domains(
@@ -86,11 +89,5 @@ class ManyDomains(CostModel):
         """Train on rows of several domains (`domains`, one per row); predict for `home`."""
 
     @classmethod
-    @abstractmethod
-    def from_base(cls, base: CostModel) -> Self:
-        """Return a model whose `fit` starts from `base`, trained on several domains."""
-
-    @classmethod
     def can_extend(cls, kind: type[CostModel]) -> bool:
-        """Return whether a model of class `kind` can be the base: it needs the same trunk."""
-        return issubclass(kind, cls)
+        return issubclass(kind, cls)  # it needs the same trunk

@@ -9,8 +9,8 @@ from threadpoolctl import threadpool_limits
 
 from mallorn.costmodels.base import Column
 from mallorn.costmodels.dense_layers import AdamW, Tensor, forward, gradients, initial, input_gradients
+from mallorn.research.searchers.decision_vector_encoding import Genes, Points, genes_of
 from mallorn.searchers.base import MUTATION, RANDOM
-from mallorn.searchers.decision_vector_encoding import Genes, Points, genes_of
 from mallorn.searchers.learning.exploring_learner import HistorySample, Learner, ScoredRows, Scorer
 from mallorn.searchers.space import Candidate
 from mallorn.searchers.tile_factorizations import Rows

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mallorn.costmodels.base import Indices
 from mallorn.searchers.learning.dense_network import Array
+from mallorn.searchers.learning.knobs import positive_weight_values
 from mallorn.searchers.space import Choice, ChoiceKind, Matrix, Sketch
 from mallorn.searchers.tile_factorizations import Rows, prime_powers
 
@@ -103,13 +104,6 @@ class Moves:
 
 
 moves_of = lru_cache(maxsize=256)(Moves)
-
-
-def positive_weight_values(choice: Choice) -> NDArray[np.int32]:
-    """Return the values of a list that have a positive weight, ascending."""
-    weights = choice.weights or (1.0,) * len(choice.values)
-    values = {value for value, weight in zip(choice.values, weights, strict=True) if weight > 0}
-    return np.array(sorted(values), dtype=np.int32)
 
 
 def _directions(choice: Choice, start: int, begins: list[int]) -> list[Direction]:

@@ -48,7 +48,7 @@ PARENT = 1  # column of the parent's line
 Table = NDArray[np.float32]  # rows x lines x columns
 
 
-def input_column_count(view: View) -> int:
+def row_width(view: View) -> int:
     """Return the number of columns of a network's input for this view."""
     return view.shape[1] * (1 + len(QUANTILES))
 

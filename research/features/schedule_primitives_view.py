@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 
 from mallorn.costmodels.views import PRIMITIVES
+from mallorn.research.features.resolved_trace import Number, TraceStep, steps_of
 from mallorn.searchers.space import Matrix, Sketch
 from mallorn.searchers.tile_factorizations import Rows
 from mallorn.workers.features.feature_extractor import Extractor
-from mallorn.workers.features.resolved_trace import Number, TraceStep, steps_of
 
 LINES, COLUMNS = PRIMITIVES.shape
 

@@ -7,9 +7,7 @@ from functools import partial
 import numpy as np
 
 from mallorn.costmodels.base import Indices
-from mallorn.searchers.base import WALK
-from mallorn.searchers.decision_features import decision_rows, places_by_sketch
-from mallorn.searchers.learning.decision_moves import (
+from mallorn.research.searchers.decision_moves import (
     STAY,
     Moves,
     Transitions,
@@ -18,6 +16,8 @@ from mallorn.searchers.learning.decision_moves import (
     moves_of,
     reward,
 )
+from mallorn.searchers.base import WALK
+from mallorn.searchers.decision_features import decision_rows, places_by_sketch
 from mallorn.searchers.learning.dense_network import Array, DenseNetwork
 from mallorn.searchers.learning.exploring_learner import HistorySample, Learner, ScoredRows, Scorer
 from mallorn.searchers.space import Matrix
@@ -27,19 +27,15 @@ BATCH = 128
 
 
 class QValues:
-    """A network that predicts values of steps: reward plus discounted best next value."""
+    """A network that predicts values of steps: reward plus discounted best next value. It
+    learns from `transitions`, which were measured, and from those that it remembers."""
 
     def __init__(
-        self,
-        moves: Moves,
-        rows: Matrix,
-        measured_transitions: Transitions,
-        rate: float,
-        rng: np.random.Generator,
+        self, moves: Moves, rows: Matrix, transitions: Transitions, rate: float, rng: np.random.Generator
     ) -> None:
         self._moves = moves
         self._network = DenseNetwork(rows, HIDDEN, len(moves), rate, rng)
-        self._replay = [measured_transitions]
+        self._replay = [transitions]
 
     def choose_directions(self, start: ScoredRows, epsilon: float, rng: np.random.Generator) -> Indices:
         """Return each row's best direction or, with probability `epsilon`, a random one."""
