@@ -1,6 +1,5 @@
 """Programs beside a timing: there while it lasts, gone afterwards."""
 
-import contextlib
 import subprocess
 import sys
 
@@ -11,14 +10,15 @@ from mallorn.workers.host.background_load import run_load_programs
 from tests.fixtures.waiting import wait_for
 
 
-def stressors() -> list[psutil.Process]:
-    """The load programs that run; an ended child of an earlier test, for which nobody waited, is none."""
-    found = []
-    for child in psutil.Process().children():
-        with contextlib.suppress(psutil.ZombieProcess, psutil.NoSuchProcess):
-            if "mallorn.workers.host.background_load_child" in " ".join(child.cmdline()):
-                found.append(child)
-    return found
+@pytest.fixture
+def earlier() -> set[int]:
+    """The children that other tests have left; nobody may have waited for one that has ended."""
+    return {child.pid for child in psutil.Process().children()}
+
+
+def stressors(earlier: set[int]) -> list[psutil.Process]:
+    mine = [child for child in psutil.Process().children() if child.pid not in earlier]
+    return [each for each in mine if "mallorn.workers.host.background_load_child" in " ".join(each.cmdline())]
 
 
 def worked_sec(process: psutil.Process) -> float:
@@ -26,25 +26,25 @@ def worked_sec(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-def test_they_work_meanwhile_and_are_gone_afterwards() -> None:
+def test_they_work_meanwhile_and_are_gone_afterwards(earlier: set[int]) -> None:
     with run_load_programs(2):
-        found = stressors()
+        found = stressors(earlier)
         assert len(found) == 2
         before = [worked_sec(each) for each in found]
         wait_for(lambda: all(worked_sec(e) > b for e, b in zip(found, before, strict=True)), "their work")
-    assert stressors() == []
+    assert stressors(earlier) == []
     assert not any(map(psutil.pid_exists, (each.pid for each in found)))
 
 
-def test_they_are_gone_when_the_timing_fails() -> None:
+def test_they_are_gone_when_the_timing_fails(earlier: set[int]) -> None:
     with pytest.raises(ZeroDivisionError), run_load_programs(1):
-        len(stressors()) / 0
-    assert stressors() == []
+        len(stressors(earlier)) / 0
+    assert stressors(earlier) == []
 
 
-def test_none_are_started_for_an_idle_host() -> None:
+def test_none_are_started_for_an_idle_host(earlier: set[int]) -> None:
     with run_load_programs(0):
-        assert stressors() == []
+        assert stressors(earlier) == []
 
 
 def test_the_kernel_ends_them_with_us() -> None:
