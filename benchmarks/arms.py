@@ -18,7 +18,7 @@ from mallorn.job import Job
 from mallorn.local_service import wait_for_device
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.interfaces.whole_model_engine import Engine
-from mallorn.workers.tvm.graph_recipes import recipe_for
+from mallorn.workers.tvm.network.graph_recipes import recipe_for
 from mallorn.workers.whole_model.interleaved_timing import time_interleaved
 
 RECORD = "workload", "sketch", "decisions", "outcome", "latency_us", "run_us", "run_ms", "origin", "predicted"

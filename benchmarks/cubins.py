@@ -27,11 +27,11 @@ from benchmarks.networks.development import DEVELOPMENT
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.workers.interfaces.model_compiler import ModelTask
-from mallorn.workers.tvm.compile_cuda import find_toolchain
-from mallorn.workers.tvm.cuda_kernel_resources import CudaLibrary, KernelFigures, compile_for_cuda
-from mallorn.workers.tvm.extract_tasks import extract
-from mallorn.workers.tvm.graph_recipes import recipe_for, recipe_of
-from mallorn.workers.tvm.run_recipe_passes import as_tvm_target, run_steps
+from mallorn.workers.tvm.cuda.compile_cuda import find_toolchain
+from mallorn.workers.tvm.cuda.cuda_kernel_resources import CudaLibrary, KernelFigures, compile_for_cuda
+from mallorn.workers.tvm.network.extract_tasks import extract
+from mallorn.workers.tvm.network.graph_recipes import recipe_for, recipe_of
+from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target, run_steps
 from zoo import MODELS
 from zoo.command import Networks
 

@@ -26,11 +26,11 @@ from mallorn.core.targets import parse_target
 from mallorn.core.values.machine import Machine, assume_typical_gpu
 from mallorn.searchers.roller.rank_candidates import Constructor
 from mallorn.searchers.space import Sketch
-from mallorn.workers.tvm.cuda_kernel_resources import compile_for_cuda
-from mallorn.workers.tvm.loop_nests import nests
-from mallorn.workers.tvm.parsed_program_cache import parse_tvm_target
-from mallorn.workers.tvm.rebuild_schedule import rebuild
-from mallorn.workers.tvm.sketches import design_space
+from mallorn.workers.tvm.cuda.cuda_kernel_resources import compile_for_cuda
+from mallorn.workers.tvm.programs.loop_nests import nests
+from mallorn.workers.tvm.programs.parsed_program_cache import parse_tvm_target
+from mallorn.workers.tvm.space.rebuild_schedule import rebuild
+from mallorn.workers.tvm.space.sketches import design_space
 
 ARCHS: Final = ("sm_80", "sm_89", "sm_90a")
 _MOST_GUESSES: Final = 12  # guesses of a sketch that are tried until one is valid

@@ -30,13 +30,13 @@ from mallorn.searchers.roller.rank_candidates import Constructor, ranked
 from mallorn.workers.device.random_and_saved_arrays import draw_arguments
 from mallorn.workers.interfaces.model_compiler import ModelTask
 from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE
-from mallorn.workers.tvm.cuda_kernel_resources import compile_for_cuda
-from mallorn.workers.tvm.extract_tasks import extract
-from mallorn.workers.tvm.graph_recipes import recipe_for
-from mallorn.workers.tvm.loop_nests import nests
-from mallorn.workers.tvm.parsed_program_cache import parse_module, parse_tvm_target
-from mallorn.workers.tvm.rebuild_schedule import rebuild
-from mallorn.workers.tvm.sketches import design_space
+from mallorn.workers.tvm.cuda.cuda_kernel_resources import compile_for_cuda
+from mallorn.workers.tvm.network.extract_tasks import extract
+from mallorn.workers.tvm.network.graph_recipes import recipe_for
+from mallorn.workers.tvm.programs.loop_nests import nests
+from mallorn.workers.tvm.programs.parsed_program_cache import parse_module, parse_tvm_target
+from mallorn.workers.tvm.space.rebuild_schedule import rebuild
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.fixtures.cuda_emulator import Cost, run_kernel
 
 _MOST_FAULTS: Final = 3  # of a task that the row holds

@@ -14,18 +14,20 @@ which is no upper bound. FOLDER keeps a file per size; a second run adds missing
 import argparse
 import json
 import sys
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+import numpy as np
 import onnx
 
 from benchmarks.cells import Cells
 from benchmarks.dynamic import RANGE, Bench, Given
-from benchmarks.few_bits import memory
 from benchmarks.hosts import describe_host
 from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.targets import parse_target
@@ -35,6 +37,7 @@ from mallorn.workers.subprocesses.errors import ChildError
 from mallorn.workers.whole_model.interleaved_timing import PASSES, Timeable
 
 PRODUCTS: Final = ("MatMul", "Gemm", "MatMulNBits")
+STREAMED: Final = 1 << 28  # bytes that each thread sums, to time the memory
 NARROW_INPUTS: Final = 4  # accuracy_level 4: integer products of 8 bits
 ONNXRUNTIME_BYTES, OPENVINO_OWN = "onnxruntime, inputs of 8 bits", "openvino_cpu, its own precision"
 
@@ -91,13 +94,25 @@ def measured(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[di
             hint="mallorn tune MODEL --dynamic sequence=1..128 --dynamic past=0..2048 --out DIR",
         )
     cells = Cells(options.raw)
-    rate = memory(parse_target(manifest.target).num_cores)
+    rate = memory_rate(parse_target(manifest.target).num_cores)
     with TemporaryDirectory(prefix="mallorn-decoding-") as scratch:
         setup = Given(options.model, options.schedules, options.python, options.passes)
         bench = DecoderBench(setup, dynamic, Path(scratch))
         steps = [_time(bench, cells, options.model.stem, dynamic, 1, past) for past in options.past]
         prompts = [_time(bench, cells, options.model.stem, dynamic, rows, 0) for rows in options.prompts]
     return steps, prompts, rate
+
+
+def memory_rate(threads: int) -> float:
+    """Return the GB/s at which `threads` threads sum arrays together."""
+    arrays = [np.ones(STREAMED // 8) for _ in range(threads)]
+    best_sec = float("inf")
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in range(8):
+            started = time.perf_counter()
+            list(pool.map(np.sum, arrays))
+            best_sec = min(best_sec, time.perf_counter() - started)
+    return threads * STREAMED / best_sec / 1e9
 
 
 def _time(bench: Bench, cells: Cells, model: str, dynamic: Dynamic, rows: int, past: int) -> dict[str, Any]:

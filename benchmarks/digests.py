@@ -35,17 +35,15 @@ from benchmarks.networks.quantised import QUANTISED
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.machine import assume_typical_cpu, assume_typical_gpu
 from mallorn.graphc.export.code_generation import compile_to_library
-from mallorn.graphc.export.compile_network import list_tuning_tasks
 from mallorn.searchers.roller.rank_candidates import ranked
-from mallorn.workers.tvm.extract_tasks import describe_task, merge
-from mallorn.workers.tvm.graph_recipes import recipe_for, recipe_of
-from mallorn.workers.tvm.import_onnx_to_relax import load_network
-from mallorn.workers.tvm.loop_nests import nests
-from mallorn.workers.tvm.parsed_program_cache import parse_module, parse_tvm_target, vector_lanes
-from mallorn.workers.tvm.rebuild_schedule import rebuild
-from mallorn.workers.tvm.run_recipe_passes import as_tvm_target, run_steps
-from mallorn.workers.tvm.sketches import design_space
-from mallorn.workers.tvm.workload_key import rename_blocks_canonically
+from mallorn.workers.tvm.network.extract_tasks import describe_tasks
+from mallorn.workers.tvm.network.graph_recipes import recipe_for, recipe_of
+from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target, run_steps
+from mallorn.workers.tvm.programs.loop_nests import nests
+from mallorn.workers.tvm.programs.parsed_program_cache import parse_module, parse_tvm_target, vector_lanes
+from mallorn.workers.tvm.space.rebuild_schedule import rebuild
+from mallorn.workers.tvm.space.sketches import design_space
 from zoo import MODELS
 from zoo.command import Networks
 
@@ -124,11 +122,7 @@ def compile_case(network: str, target: str, has_code: bool = True) -> Compiled:
         text_before, text = text, mod.script()
         if text != text_before:
             compiled.texts[f"{step.name} {runs[step.name]}"] = text
-    tasks = [
-        describe_task(rename_blocks_canonically(task.dispatched[0]), str(task.task_name), int(task.weight))
-        for task in list_tuning_tasks(mod, tvm_target)
-    ]
-    for task in merge(tasks):
+    for task in describe_tasks(mod, tvm_target):
         name = task.key[:_DIGITS]
         compiled.weights[name] = task.weight
         guess = _first_guess(task.tir, parsed) if has_code else {}

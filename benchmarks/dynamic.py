@@ -176,13 +176,13 @@ class Bench:
         return held.enter_context(Engine(env=env, name=name))
 
     def _compile_range(self) -> None:
-        from mallorn.workers.tvm.compile_model import compile_model
+        from mallorn.workers.tvm.compile.compile_model import compile_model
 
         given = (str(self._given.model), str(self._given.schedules), self._target.text)
         compile_model(*given, self._manifest.recipe, str(self._range), {}, self._dynamic)
 
     def _compile(self, schedules: Path, shapes: Mapping[str, list[int]], name: str) -> Path:
-        from mallorn.workers.tvm.compile_model import compile_model
+        from mallorn.workers.tvm.compile.compile_model import compile_model
 
         library, recipe = self._folder / f"{name}.so", read_manifest(schedules / MANIFEST).recipe
         compile_model(
@@ -195,7 +195,7 @@ class Bench:
         import tvm
 
         from mallorn.graphc.export import compile_network
-        from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
+        from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
 
         target = as_tvm_target(self._target.text)
         model = compile_network.read_model(str(self._given.model))

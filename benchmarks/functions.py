@@ -25,11 +25,11 @@ from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.graphc.core import pass_runner
 from mallorn.graphc.export import compile_network
 from mallorn.searchers.roller.rank_candidates import ranked
-from mallorn.workers.tvm.graph_recipes import TUNED, step_json
-from mallorn.workers.tvm.loop_nests import nests
-from mallorn.workers.tvm.rebuild_schedule import rebuild
-from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
-from mallorn.workers.tvm.sketches import design_space
+from mallorn.workers.tvm.network.graph_recipes import TUNED
+from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
+from mallorn.workers.tvm.programs.loop_nests import nests
+from mallorn.workers.tvm.space.rebuild_schedule import rebuild
+from mallorn.workers.tvm.space.sketches import design_space
 
 COPY: Final = "copy"
 PASS: Final = "vectorize_smooth_functions"
@@ -118,7 +118,7 @@ def model(name: str, shape: tuple[int, int]) -> Any:
 
 def program(network: Any, target: Any, without: Sequence[str]) -> Any:
     """Return the program of the network's only task."""
-    steps = [step_json(step) for step in TUNED.before]
+    steps = TUNED.model_dump()["before"]
     mod, _ = pass_runner.run_passes(compile_network.import_graph(network, {}, target), steps, target, without)
     (task,) = compile_network.list_tuning_tasks(mod, target)
     return task.dispatched[0]

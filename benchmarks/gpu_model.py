@@ -30,7 +30,7 @@ from mallorn.research.replay.recording_file import read_tasks
 from mallorn.searchers.loop_nest import Nest
 from mallorn.searchers.roller.rank_candidates import Constructor
 from mallorn.searchers.space import Sketch
-from mallorn.workers.tvm.loop_nests import nests
+from mallorn.workers.tvm.programs.loop_nests import nests
 
 Column = NDArray[np.float64]
 _FEWEST: Final = 3  # estimates from which a rank correlation says anything

@@ -18,7 +18,7 @@ from benchmarks.hosts import describe_host
 from mallorn.core.errors import MallornError, Unavailable
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
 from mallorn.workers.interfaces.model_compiler import ModelCompiler, open_sandboxed_compiler
-from mallorn.workers.tvm.graph_recipes import TUNED
+from mallorn.workers.tvm.network.graph_recipes import TUNED
 from tests.fixtures.hostile import accesses, models, programs
 
 LIMIT_SEC: Final = 120.0

@@ -1,6 +1,6 @@
 """Find the modules that a job reaches, by following names from the client's first call.
 
-A function is reached if it is one of `STARTS` or a reached body names it. A class named there adds its
+A function is reached if it is a start or a reached body names it. A class named there adds its
 bases, its special methods, and methods whose names occur as attributes in any reached body. Names are
 followed through imports, also those inside functions; nothing is run, and no types are inferred. Names
 in texts are not followed: plug-ins (`mallorn.core.registry`), calls to child processes, and Celery
@@ -10,24 +10,18 @@ messages, whose tasks are starts themselves.
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from benchmarks.house_tree import Tree
 
-# Keyed by the beginning of the module's name; starts that a tree lacks are skipped.
-STARTS: Final = {
-    "mallorn.client": {"Client.upload", "Client.submit"},
-    "mallorn.job": {"Job.wait", "Job.schedules"},
-    "mallorn.services.coordinator": {"upload_model", "submit_job", "download_job_schedules"},
-    "mallorn.services.control.celery_tasks": {"plan"},
-    "mallorn.workers.celery_tasks": {"import_model", "run_round", "train_cost_model", "finish_job"},
-}
 Place = tuple[str, str]  # module and name; the name is empty for the module itself
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def reached(tree: Tree, starts: Mapping[str, set[str]] = STARTS) -> set[str]:
-    """Return the modules with a function that the starts reach."""
+def reached(tree: Tree, starts: Mapping[str, set[str]]) -> set[str]:
+    """Return the modules with a function that the starts reach.
+
+    `starts` are names of functions by the beginning of a module's name.
+    """
     names = Names(tree)
     walk = _Walk(names)
     walk.visit(

@@ -1,177 +1,99 @@
-"""Figures on names, docstrings and fragments of a checkout.
+"""Stale names: names in docstrings and in errors' messages that the code does not define.
 
-- vague names: parameters and local variables whose name is a word that the budget file bans (participles,
-  adverbs, pronouns); each counts once a function.
-- fragment docstrings: docstrings whose first word is a pronoun, a preposition or a conjunction.
-- stale names: names in docstrings, in backticks or in CamelCase, that no file of the checkout uses.
-- files that name a stand-in: product files outside `research` whose text names a measurer without a device,
-  or what only such a one reads. Searchers are left out: they have replay buffers.
-- tuple splats: calls of a function or class of ours, none of which takes `*args`, with `*name` where the
-  calling function assigned a tuple to that name.
+A name is what stands in backticks or in a Sphinx role, each `name()`, and each word in CamelCase; in
+messages only `name()`. Each part of a dotted name must be a keyword, a builtin, part of a module's name, a
+class, a function, a constant, a class's field, an attribute that the product assigns, or a text that is one
+identifier (a registered name, a key, an option). Parameters, local variables, imported names and attributes
+of other libraries count in their own file only. Names of other libraries that a file does not use stand in
+double backticks, which are not read.
 """
 
 import ast
 import builtins
+import keyword
 import re
-from collections.abc import Collection, Iterator
-from functools import cache
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Final
 
-from benchmarks.house_calls import Function
 from benchmarks.house_tree import Tree
 
-# fmt: off
-FRAGMENT: Final = {
-    "also", "and", "as", "at", "because", "beside", "between", "but", "by", "for", "from", "how",
-    "if", "in", "it", "its", "less", "more", "most", "nothing", "of", "on", "one", "or", "others",
-    "since", "so", "such", "than", "that", "their", "them", "then", "these", "they", "this",
-    "those", "to", "under", "until", "what", "when", "where", "which", "while", "who", "whom",
-    "whose", "why", "with", "without",
-}
-# fmt: on
-FOREIGN: Final = re.compile(r"``[^`]+``")  # names that are not ours
-QUOTED: Final = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)(?:\(\))?`(?!`)")
+FOREIGN: Final = re.compile(r"``[^`]+``")
+QUOTED: Final = re.compile(r"(?<!`)`~?([A-Za-z_][\w.]*)(?:\([^`]*\))?`(?!`)")
 CAMEL: Final = re.compile(r"\b(?:[A-Z][a-z0-9]+){2,}\b")
-WORD: Final = re.compile(r"[A-Za-z_]\w*")
-STAND_IN: Final = re.compile(r"stands?[ _-]in|replay|simulated(?!_annealing)|recording", re.IGNORECASE)
-ROOMS_OF_RESEARCH: Final = ("research/", "searchers/")
-# Folders and files without source, or with names of what is gone.
-NOT_READ: Final = {"node_modules", ".venv", "build", ".git", "static", "results", "adr", "CHANGELOG.md"}
-CODE: Final = {".py", ".ts", ".tsx", ".toml", ".yml", ".sh", ".md", ".cc", ".h"}
+PROPER_NOUNS: Final = {"AdaTune", "FlexTensor", "HttpOnly", "LambdaRank", "NumPy", "ProTuner", "TenSet"}
+CALLED: Final = re.compile(r"\b([A-Za-z_][\w.]*)\(\)")
+IDENTIFIER: Final = re.compile(r"[A-Za-z_][\w.-]*")
 
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-
-
-def measure_names(tree: Tree, banned: Collection[str]) -> dict[str, list[str]]:
-    """Return the places of all figures by name; `banned` are the words that name no variable."""
-    return {
-        "vague names": vague_names(tree, banned),
-        "fragment docstrings": fragment_docstrings(tree),
-        "stale names": stale_names(tree),
-        "tuple splats": tuple_splats(tree),
-        "files that name a stand-in": files_that_name_a_stand_in(tree),
-    }
-
-
-def vague_names(tree: Tree, banned: Collection[str]) -> list[str]:
-    """Return the places of parameters and local variables with a banned name."""
-    return [
-        f"{tree.file(name)}:{line} {word}"
-        for name, module in tree.modules.items()
-        for word, line in _names(module)
-        if word.lstrip("_") in banned
-    ]
-
-
-def fragment_docstrings(tree: Tree) -> list[str]:
-    """Return the places of docstrings that begin with a pronoun, a preposition or a conjunction."""
-    return [
-        f"{place}: {text.splitlines()[0][:70]}"
-        for place, text in _docstrings(tree)
-        if text.split(maxsplit=1)[0].rstrip(",.:;").lower() in FRAGMENT
-    ]
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def stale_names(tree: Tree) -> list[str]:
-    """Return the names in docstrings that no code, test or page of the checkout uses."""
-    used = _used_names(tree.root) | set(dir(builtins))
+    """Return the names in docstrings and messages that the product does not define, with their places."""
+    everywhere = PROPER_NOUNS.union(
+        dir(builtins), keyword.kwlist, *(name.split(".") for name in tree.modules)
+    )
+    everywhere.update(*(_names_for_all_files(module) for module in tree.modules.values()))
     return [
-        f"{place}: {name}"
-        for place, text in _docstrings(tree)
-        for name in sorted(_names_in(FOREIGN.sub("", text)))
-        if name.rpartition(".")[2] not in used
+        f"{tree.file(name)}:{line}: {each}"
+        for name, module in tree.modules.items()
+        for defined in [everywhere.union(_names_for_one_file(module))]
+        for line, names in _mentioned(module)
+        for each in sorted(names)
+        if not defined.issuperset(each.strip(".").split("."))
     ]
 
 
-def tuple_splats(tree: Tree) -> list[str]:
-    """Return the calls of ours that unpack a name to which the calling function assigned a tuple."""
-    callees = _with_fixed_parameters(tree)
-    places: list[str] = []
-    for name, module in tree.modules.items():
-        for function in (node for node in ast.walk(module) if isinstance(node, Function)):
-            tuples = {
-                target.id
-                for node in ast.walk(function)
-                if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)
-                for target in node.targets
-                if isinstance(target, ast.Name)
-            }
-            calls = (
-                node
-                for node in ast.walk(function)
-                if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in callees
-            )
-            places += [
-                f"{tree.file(name)}:{call.lineno} *{argument.value.id}"
-                for call in calls
-                for argument in call.args
-                if isinstance(argument, ast.Starred)
-                and isinstance(argument.value, ast.Name)
-                and argument.value.id in tuples
-            ]
-    return places
+def _mentioned(module: ast.Module) -> Iterator[tuple[int, set[str]]]:
+    """Yield the line and the names of each docstring, and of each text in a `raise` statement."""
+    for node in ast.walk(module):
+        if isinstance(node, Documented) and (text := ast.get_docstring(node)):
+            ours = FOREIGN.sub("", text)
+            names = {*QUOTED.findall(ours), *CAMEL.findall(ours), *CALLED.findall(ours)}
+            yield getattr(node, "lineno", 1), names
+        elif isinstance(node, ast.Raise):
+            yield from ((node.lineno, set(CALLED.findall(text))) for _, text in _texts(node))
 
 
-def files_that_name_a_stand_in(tree: Tree) -> list[str]:
-    """Return the first place in each file of the service that names a measurer without a device."""
-    places: list[str] = []
-    for name, text in tree.texts.items():
-        if (match := STAND_IN.search(text)) and not tree.file(name).startswith(ROOMS_OF_RESEARCH):
-            line = text.count("\n", 0, match.start()) + 1
-            places.append(f"{tree.file(name)}:{line} {match.group()}")
-    return places
+def _names_for_all_files(module: ast.Module) -> Iterator[str]:
+    """Yield the names that a module defines for others, and the identifiers in its texts."""
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(module)
+        if isinstance(node, Documented) and node.body and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(module):
+        if isinstance(node, Definition):
+            yield node.name
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+        if isinstance(node, ast.Module | ast.ClassDef):
+            fields = (each for each in node.body if not isinstance(each, Definition))
+            yield from (name for field in fields for name in _assigned(field))
+    for text_id, text in _texts(module):
+        if text_id not in docstrings and IDENTIFIER.fullmatch(text):
+            yield from (text, *re.split("[.-]", text))
 
 
-def _names_in(docstring: str) -> set[str]:
-    return {*QUOTED.findall(docstring), *CAMEL.findall(docstring)}
+def _names_for_one_file(module: ast.Module) -> Iterator[str]:
+    """Yield parameters, keywords, local variables, imported names and attributes."""
+    yield from _assigned(module)
+    for node in ast.walk(module):
+        if isinstance(node, ast.arg | ast.keyword) and node.arg:
+            yield node.arg
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.alias):
+            yield from (*node.name.split("."), node.asname or node.name)
 
 
-def _with_fixed_parameters(tree: Tree) -> set[str]:
-    """Return the names of classes and functions of ours that take no `*args`."""
-    fixed: set[str] = set()
-    variadic: set[str] = set()
-    for module in tree.modules.values():
-        for node in ast.walk(module):
-            if isinstance(node, ast.ClassDef):
-                fixed.add(node.name)
-            elif isinstance(node, Function):
-                (variadic if node.args.vararg else fixed).add(node.name)
-    return fixed - variadic
+def _assigned(tree: ast.AST) -> Iterator[str]:
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return (node.id for node in nodes if isinstance(node.ctx, ast.Store))
 
 
-def _names(module: ast.Module) -> Iterator[tuple[str, int]]:
-    """Yield parameters and local variables, once a function, with a line."""
-    for function in (node for node in ast.walk(module) if isinstance(node, Function)):
-        places = dict[str, int]()
-        for node in ast.walk(function):
-            if isinstance(node, ast.arg):
-                places.setdefault(node.arg, node.lineno)
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                places.setdefault(node.id, node.lineno)
-        yield from places.items()
-
-
-def _docstrings(tree: Tree) -> Iterator[tuple[str, str]]:
-    for name, module in tree.modules.items():
-        for node in ast.walk(module):
-            if isinstance(node, Documented) and (text := (ast.get_docstring(node) or "").strip()):
-                yield f"{tree.file(name)}:{getattr(node, 'lineno', 1)}", text
-
-
-@cache
-def _used_names(root: Path) -> frozenset[str]:
-    """Return the words of source files, without Python docstrings, and of pages on what is there."""
-    words: set[str] = set()
-    for path in root.rglob("*"):
-        if path.suffix not in CODE or NOT_READ & set(path.relative_to(root).parts) or not path.is_file():
-            continue
-        text = path.read_text()
-        if path.suffix == ".py":
-            module = ast.parse(text)
-            for node in ast.walk(module):
-                if isinstance(node, Documented) and ast.get_docstring(node):
-                    node.body[0] = ast.Pass()
-            text = ast.unparse(module)
-        words.update(WORD.findall(text))
-    return frozenset(words)
+def _texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the id of each text's node, and the text."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield id(node), node.value

@@ -1,20 +1,16 @@
-"""Size figures of a checkout: lines, line length, words of prose, banned module names.
+"""Size figures of a checkout: lines, line length, words of prose.
 
 - product lines: lines of all product files.
 - page lines: lines of TypeScript and CSS of the web page, without generated types (`.d.ts`).
-- line length: characters of lines that are neither empty nor part of an import, since long module names
-  do not make code denser.
+- line length: characters of lines that are neither empty nor begin an import.
 - words of prose: README.md, ARCHITECTURE.md, CONTRIBUTING.md and docs/**/*.md, without docs/adr,
   docs/results, docs/reference and code blocks, fenced or indented. A word contains a letter: numbers
   and table borders do not count.
-- banned names: modules whose name is a word that the budget file bans.
 """
 
-import ast
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -48,25 +44,8 @@ def measure(tree: Tree) -> dict[str, Figure]:
         "product lines": _total(product),
         "page lines": _total(page),
         "words of prose": _total({file: words_of(text) for file, text in prose_pages(tree.root)}),
-        "90th percentile of line length": _long_lines(line_lengths(tree)),
+        "90th percentile of line length": _line_lengths(tree),
     }
-
-
-def line_lengths(tree: Tree) -> list[tuple[int, str]]:
-    """Return length and place of each line that is neither empty nor of an import."""
-    return [
-        (len(line), f"{tree.file(name)}:{number}")
-        for name, text in tree.texts.items()
-        for number, line in enumerate(text.splitlines(), 1)
-        if line.strip() and number not in _imports(tree.modules[name])
-    ]
-
-
-@cache
-def _imports(module: ast.Module) -> frozenset[int]:
-    """Return the line numbers of imports."""
-    nodes = (node for node in ast.walk(module) if isinstance(node, ast.Import | ast.ImportFrom))
-    return frozenset(number for node in nodes for number in range(node.lineno, (node.end_lineno or 0) + 1))
 
 
 def prose_pages(root: Path) -> list[tuple[str, str]]:
@@ -80,15 +59,16 @@ def words_of(page: str) -> int:
     return len(WORD.findall(INDENTED.sub("", FENCED.sub("", page))))
 
 
-def banned_modules(tree: Tree, banned: Collection[str]) -> list[str]:
-    """Return files whose module name is a banned word."""
-    return sorted(tree.file(name) for name in tree.modules if name.rpartition(".")[2] in banned)
-
-
-def _long_lines(lines: list[tuple[int, str]]) -> Figure:
-    ordered = sorted(lines, key=lambda each: -each[0])
-    places = [f"{place} ({length} characters)" for length, place in ordered]
-    return Figure(ordered[len(ordered) // 10][0] if ordered else 0, places)
+def _line_lengths(tree: Tree) -> Figure:
+    """Return the 90th percentile of the lines' lengths."""
+    lines = [
+        (len(line), f"{tree.file(name)}:{number} ({len(line)} characters)")
+        for name, text in tree.texts.items()
+        for number, line in enumerate(text.splitlines(), 1)
+        if line.strip() and not line.startswith(("from ", "import "))
+    ]
+    lines.sort(key=lambda each: -each[0])
+    return Figure(lines[len(lines) // 10][0] if lines else 0, [place for _, place in lines])
 
 
 def _total(sizes: dict[str, int]) -> Figure:

@@ -18,7 +18,6 @@ ROOMS: Final = (
     "db",
 )
 WHEEL: Final = "runtime/mallorn_runtime"  # a package that has a wheel of its own
-MOST_LINES: Final = 4  # lines of a small helper
 LEFT_OUT: Final = {"migrations", "node_modules"}
 
 
@@ -30,13 +29,6 @@ class Tree:
         self._paths = {_name(path.relative_to(root)): path for path in _files(root)}
         self.texts = {name: path.read_text() for name, path in self._paths.items()}
         self.modules = {name: ast.parse(text) for name, text in self.texts.items()}
-        self.lines = sum(len(text.splitlines()) for text in self.texts.values())
-
-    @property
-    def classes(self) -> Iterator[tuple[str, ast.ClassDef]]:
-        """All top-level classes, each with the name of its module."""
-        for name, module in self.modules.items():
-            yield from ((name, node) for node in module.body if isinstance(node, ast.ClassDef))
 
     def file(self, module: str) -> str:
         """Return a module's path relative to the root."""

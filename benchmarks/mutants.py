@@ -13,7 +13,7 @@ from benchmarks.mutant_files import mutant
 from mallorn.core.errors import InvalidModel
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.subprocesses.errors import ChildCrashed, ChildError, ChildTimeout
-from mallorn.workers.tvm.graph_recipes import TUNED
+from mallorn.workers.tvm.network.graph_recipes import TUNED
 
 TARGET: Final = '{"kind":"llvm","mcpu":"haswell","num-cores":2}'
 LIMIT_SEC: Final = 60.0

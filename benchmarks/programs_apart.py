@@ -33,10 +33,10 @@ Times = dict[str, float]
 def time_arm(arm: str, model: str, references: int, answer: Connection) -> None:
     """Send the seconds of each step, in this process, which is fresh."""
     from mallorn.workers.sandbox.sandbox import BEST_EFFORT
-    from mallorn.workers.tvm.extract_tasks import extract
-    from mallorn.workers.tvm.graph_recipes import recipe_for
-    from mallorn.workers.tvm.program_evaluator import ProgramEvaluator, redirect_folding
-    from mallorn.workers.tvm.reference_outputs import write_reference
+    from mallorn.workers.tvm.compile.program_evaluator import ProgramEvaluator, redirect_folding
+    from mallorn.workers.tvm.compile.reference_outputs import write_reference
+    from mallorn.workers.tvm.network.extract_tasks import extract
+    from mallorn.workers.tvm.network.graph_recipes import recipe_for
     from tests.fixtures.kernel_libraries import run_here
 
     target, run, compile_network = parse_target(TARGET), run_here, extract

@@ -160,8 +160,8 @@ def time_import() -> dict[str, Any]:
 def in_small_network(script: str, rows: int = 4) -> dict[str, Any]:
     """Run a script with a library of one small operator and its ONNX file."""
     from mallorn.core.targets import parse_target
-    from mallorn.workers.tvm.compile_model import compile_model
-    from mallorn.workers.tvm.graph_recipes import recipe_for
+    from mallorn.workers.tvm.compile.compile_model import compile_model
+    from mallorn.workers.tvm.network.graph_recipes import recipe_for
 
     with TemporaryDirectory() as folder:
         model, library = Path(folder, "small.onnx"), Path(folder, "small.so")

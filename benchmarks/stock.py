@@ -18,10 +18,10 @@ from tvm.s_tir.meta_schedule.runner import EvaluatorConfig, LocalRunner
 from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.manifest import RECORDS
-from mallorn.workers.tvm.graph_recipes import recipe_of
-from mallorn.workers.tvm.import_onnx_to_relax import load_network
-from mallorn.workers.tvm.parsed_program_cache import parse_tvm_target
-from mallorn.workers.tvm.run_recipe_passes import run_steps
+from mallorn.workers.tvm.network.graph_recipes import recipe_of
+from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.network.run_recipe_passes import run_steps
+from mallorn.workers.tvm.programs.parsed_program_cache import parse_tvm_target
 
 FAILED_SEC = 1e9  # times above are failures: stock writes 1e10
 

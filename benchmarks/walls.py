@@ -119,8 +119,8 @@ def _subject(size: int, target: Target, room: Path) -> Subject:
     import tvm
     from tvm import te
 
-    from mallorn.workers.tvm.program_blocks import arguments
-    from mallorn.workers.tvm.workload_key import rename_blocks_canonically
+    from mallorn.workers.tvm.programs.program_blocks import arguments
+    from mallorn.workers.tvm.programs.workload_key import rename_blocks_canonically
 
     a, b = (te.placeholder((size, size), name=name) for name in "ab")
     k = te.reduce_axis((0, size))

@@ -56,7 +56,7 @@ def run_check(name: str, check: Callable[[], str], necessary: bool = True) -> Fi
 
 def check_linker() -> str:
     """Link a library as a test. Raises HostFault if that fails."""
-    from mallorn.workers.tvm.linker import check_linking
+    from mallorn.workers.host.linker import check_linking
 
     old_path = os.environ.get("PATH", os.defpath)
     os.environ["PATH"] = search_path()  # the linker is the one that the service finds
@@ -154,7 +154,7 @@ def resolve_target(text: str, is_elsewhere: bool) -> tuple[Target, str]:
 
 def check_cuda(is_gpu_elsewhere: bool) -> Iterator[Finding]:
     """Check for CUDA's compiler, runtime and driver; only a GPU here needs the driver."""
-    from mallorn.workers.tvm.compile_cuda import find_toolchain
+    from mallorn.workers.tvm.cuda.compile_cuda import find_toolchain
 
     toolchain = find_toolchain()
     for part, command in toolchain.missing:

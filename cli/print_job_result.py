@@ -57,7 +57,7 @@ def print_library(report: FinishReport | None, file: Path) -> None:
 
 
 def print_result(job: JobStatus, words: str = "", files: str = "") -> None:
-    """Print a finished job's figures and verdict; for `words` and `files` see `typed`."""
+    """Print a finished job's figures and verdict; for `words` and `files` see `complete_command`."""
     latency_us = job.finish_report.latency_us
     if rows := latency_rows(latency_us):
         stdout().print(table(rows, engine_columns(latency_us)))

@@ -46,7 +46,7 @@ def passes(
                 return print_rows(graphs.list_passes(), ENTRY_COLUMNS, as_json, "there are no passes")
         from mallorn.workers.sandbox.sandbox import FILE_BYTES
         from mallorn.workers.sandbox.untrusted_files import copy_out, untrusted_folder
-        from mallorn.workers.tvm.graph_recipes import recipe_for
+        from mallorn.workers.tvm.network.graph_recipes import recipe_for
 
         shapes = dict(parse_input_shape(text) for text in input_shape or ())
         parsed_target, _ = resolve_target(target, is_elsewhere=True)

@@ -99,7 +99,7 @@ def read_schedule_directory(
         message = f"{directory} has no {MANIFEST}, so the target is unknown"
         raise InvalidRequest(message, hint="add --target local, or the target as JSON")
     else:
-        from mallorn.workers.tvm.graph_recipes import PLAIN, recipe_for
+        from mallorn.workers.tvm.network.graph_recipes import PLAIN, recipe_for
 
         recipe = recipe_for(PLAIN.name, requested)
         manifest = Manifest(target=requested.text, recipe=recipe)

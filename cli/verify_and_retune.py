@@ -164,7 +164,7 @@ def proof_file(
     bytes of model, manifests and records, the code that compiles, the machine's class and the
     tolerance. It lies in the user's cache, so that no change of the schedules changes a proof."""
     from mallorn.workers.device.detect_host import read_host_facts
-    from mallorn.workers.tvm.code_digest import code_digest
+    from mallorn.workers.host.code_digest import code_digest
 
     with as_onnx(model) as file:
         parts = [model_id_of(file), exported.target.text, code_digest(), str(tolerance)]

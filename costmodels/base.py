@@ -45,11 +45,24 @@ class CostModel(ABC):
     orders_unfitted: ClassVar[bool] = False
     """Whether the model ranks a family's first candidates before it was ever fitted."""
 
+    builds_on_base: ClassVar[bool] = False
+    """Whether a new model starts from a base model, if there is one that `can_extend` accepts."""
+
     @classmethod
     def made_for(cls, machine: Machine | None) -> "CostModel":
         """Return an untrained model for a machine; `machine` is None if none was probed."""
         del machine  # most models learn the machine from measurements
         return cls()
+
+    @classmethod
+    def can_extend(cls, kind: type["CostModel"]) -> bool:
+        """Return whether `from_base` accepts a base model of class `kind`."""
+        return False
+
+    @classmethod
+    def from_base(cls, base: "CostModel") -> "CostModel":
+        """Return a model that builds on a base model. Called only if `builds_on_base`."""
+        raise NotImplementedError
 
     @abstractmethod
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:

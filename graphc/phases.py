@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from inspect import getdoc
 from typing import Any
 
-from mallorn.graphc.core.pass_registry import OWN_PASSES, following_passes, resolve_pass
+from mallorn.graphc.core.pass_registry import OWN_PASSES, Step, following_passes, resolve_pass
 
 
 @dataclass(frozen=True)
@@ -22,41 +22,36 @@ class PassEntry:
 
 
 @dataclass(frozen=True)
-class PassStep:
-    """A step of a recipe: the name of a pass, and the arguments of its constructor."""
-
-    name: str
-    args: tuple[Any, ...] = ()  # JSON; {"call": name, "args": [...]} stands for its result
-    optional: bool = False  # skipped if TVM raises an error
-
-
-@dataclass(frozen=True)
 class Phase:
     """Consecutive steps of a recipe with one purpose, which a sentence states for users."""
 
     name: str
     purpose: str
-    steps: tuple[PassStep, ...]
+    steps: tuple[Step, ...]
 
 
 # Computed from the target whenever the recipe runs.
 LANES = {"call": "vector_lanes", "args": []}
 
 
-def _relax_steps(*names: str) -> tuple[PassStep, ...]:
-    return tuple(PassStep(f"relax.transform.{name}") for name in names)
+def _step(name: str, *args: Any, optional: bool = False) -> Step:
+    return {"pass": name, "args": [*args], "optional": optional}
 
 
-def _own_pass_steps(*names: str) -> tuple[PassStep, ...]:
-    return tuple(PassStep(name) for name in names)
+def _relax_steps(*names: str) -> tuple[Step, ...]:
+    return tuple(_step(f"relax.transform.{name}") for name in names)
 
 
-def _lane_pass_steps(*names: str) -> tuple[PassStep, ...]:
-    return tuple(PassStep(name, (LANES,)) for name in names)
+def _own_pass_steps(*names: str) -> tuple[Step, ...]:
+    return tuple(_step(name) for name in names)
+
+
+def _lane_pass_steps(*names: str) -> tuple[Step, ...]:
+    return tuple(_step(name, LANES) for name in names)
 
 
 _CLEAN = _relax_steps("DeadCodeElimination")
-_DISPATCH = (PassStep("relax.backend.DispatchSampling"), PassStep("relax.backend.DispatchSortScan"))
+_DISPATCH = (_step("relax.backend.DispatchSampling"), _step("relax.backend.DispatchSortScan"))
 # The passes that compile_relax and the pipeline "zero" run before they look up tasks.
 _LEGALIZE = _relax_steps("LegalizeOps", "AnnotateTIROpPattern", "FoldConstant", "FuseOps", "FuseTIR")
 _FOLD = _own_pass_steps("fold_constant_operators")
@@ -70,9 +65,9 @@ CHANNELS_LAST = {
     "relax.nn.conv1d_transpose": ["NWC", "WIO"],
     "relax.nn.conv2d_transpose": ["NHWC", "HWIO"],
 }
-_DLIGHT = PassStep(
+_DLIGHT = _step(
     "s_tir.dlight.ApplyDefaultSchedule",
-    tuple(
+    *(
         {"call": f"s_tir.dlight.gpu.{rule}", "args": []}
         for rule in ("Matmul", "GEMV", "Reduction", "GeneralReduction", "Fallback")
     ),
@@ -94,7 +89,7 @@ LAYOUT = Phase(
         *_lane_pass_steps("find_group_norms"),
         *_CLEAN,
         # Optional: the pass fails on some models, such as those with a 5-dimensional stack.
-        PassStep("relax.transform.ConvertLayout", (CHANNELS_LAST,), optional=True),
+        _step("relax.transform.ConvertLayout", CHANNELS_LAST, optional=True),
         *_FOLD,
         *_relax_steps("CanonicalizeBindings"),
         *_lane_pass_steps("split_conv_transpose_by_phase"),
@@ -139,7 +134,7 @@ BF16_PRODUCTS = Phase(
     "bf16 products",
     "Rounds the factors of products to bfloat16, and what several of them read once.",
     (
-        PassStep("conv3x3_to_winograd", ("bfloat16",)),
+        _step("conv3x3_to_winograd", "bfloat16"),
         *_own_pass_steps("bf16_dot_products"),
         *_relax_steps("EliminateCommonSubexpr"),
     ),
@@ -196,18 +191,20 @@ PLAIN_LOWER = Phase(
 # NCHW for what TVM cannot legalise channels-last: transposed convolutions.
 _GPU_CHANNELS_LAST = {name: CHANNELS_LAST[name] for name in ("relax.nn.conv1d", "relax.nn.conv2d")}
 _GPU_LAYOUT_STEPS = {
-    "relax.transform.ConvertLayout": PassStep("relax.transform.ConvertLayout", (_GPU_CHANNELS_LAST,), True),
-    "move_elementwise_before_reshape": PassStep("move_transposes_after_elementwise"),
-    "cancel_transposes": PassStep("cancel_transposes", (True,)),
+    "relax.transform.ConvertLayout": _step(
+        "relax.transform.ConvertLayout", _GPU_CHANNELS_LAST, optional=True
+    ),
+    "move_elementwise_before_reshape": _step("move_transposes_after_elementwise"),
+    "cancel_transposes": _step("cancel_transposes", True),
 }
 GPU_LAYOUT = Phase(
     LAYOUT.name,
     "Puts channels last, because tensor cores sum over them; folding re-lays their weights.",
     (
         *(
-            _GPU_LAYOUT_STEPS.get(step.name, step)
+            _GPU_LAYOUT_STEPS.get(step["pass"], step)
             for step in LAYOUT.steps
-            if step.name != "split_conv_transpose_by_phase"
+            if step not in _lane_pass_steps("split_conv_transpose_by_phase")
         ),
         *_relax_steps("CanonicalizeBindings"),
     ),
@@ -215,7 +212,7 @@ GPU_LAYOUT = Phase(
 GPU_ATTENTION = Phase(
     "attention",
     "Fuses transposes into products of computed factors, which tensor cores read in any order.",
-    (PassStep("fuse_transposes_into_batched_matmul", (0, True)), *_CLEAN),
+    (_step("fuse_transposes_into_batched_matmul", 0, True), *_CLEAN),
 )
 GPU_LOWER = Phase(
     LOWER.name,
@@ -235,7 +232,7 @@ def _cpu_phases(*products: Phase) -> tuple[Phase, ...]:
 
 def _gpu_phases(dtype: str) -> tuple[Phase, ...]:
     """Return the phases of networks on GPUs whose products multiply numbers of type `dtype`."""
-    step = PassStep("decode_weights_in_products", ("float32" if dtype == "tfloat32" else dtype,))
+    step = _step("decode_weights_in_products", "float32" if dtype == "tfloat32" else dtype)
     few_bits = Phase(
         "weights of few bits", "Keeps weights of few bits, which products decode.", (step, *_CLEAN)
     )
@@ -247,7 +244,7 @@ def _gpu_phases(dtype: str) -> tuple[Phase, ...]:
         "16-bit products",
         "Rounds the factors of products to 16 bits; computes attention over few keys in one kernel.",
         (
-            PassStep("half_products", (dtype,)),
+            _step("half_products", dtype),
             *_own_pass_steps("round_before_moves", "fuse_short_attention"),
             *_CLEAN,
         ),
@@ -281,8 +278,8 @@ def pass_table() -> list[PassEntry]:
     phases_by_pass: dict[str, dict[str, None]] = {}  # ordered sets
     for phase in (phase for phases in BEFORE_SCHEDULES.values() for phase in phases):
         for step in phase.steps:
-            if step.name in OWN_PASSES:
-                phases_by_pass.setdefault(step.name, {})[phase.name] = None
+            if step["pass"] in OWN_PASSES:
+                phases_by_pass.setdefault(step["pass"], {})[phase.name] = None
     return [
         PassEntry(
             name=pass_class.name,

@@ -133,7 +133,7 @@ class Job:
         """Wait until the job is done and return it; call `progress` with each new status.
 
         Reconnects if the coordinator restarts. Raises TimedOut, Unavailable if it stays
-        away, and JobFailed if the job fails, is cancelled or is `stuck`.
+        away, and JobFailed if the job fails, is cancelled or is stuck.
         """
         report = progress or (lambda _: None)
         deadline_sec = math.inf if timeout_sec is None else time.monotonic() + timeout_sec
@@ -166,7 +166,7 @@ class Job:
         return self.status.state is JobState.PAUSED and not by_owner
 
     def raise_for_state(self) -> None:
-        """Raise JobFailed if the last known state is failed, cancelled or `stuck`."""
+        """Raise JobFailed if the last known state is failed, cancelled or stuck."""
         state = self.status.state
         if self.is_stuck or state in (JobState.FAILED, JobState.CANCELLED):
             reason, _, next_step = self.status.reason.partition("\n")

@@ -97,7 +97,7 @@ def resolve_target_to_submit(stack: Connected, target: str) -> str:
     if any(device.online for device in devices):
         return LOCAL
     from mallorn.workers.device.detect_host import detect_target, read_host_facts
-    from mallorn.workers.tvm.code_digest import TVM_VERSION
+    from mallorn.workers.host.code_digest import TVM_VERSION
 
     host = read_host_facts()["host_class"], TVM_VERSION
     local = [

@@ -1,1 +1,1 @@
-"""Research tools: replay recordings, pretrain cost models, import logs, generate tasks."""
+"""Research tools: replay recordings, pretrain cost models, import logs; searchers and models."""

@@ -44,7 +44,7 @@ class Block:
 
     def nest(self, nests: Sequence[Nest]) -> Nest:
         """Return the block's loops, or those of a matrix product if no block of the program
-        matches. For tensorized blocks, the loops count entire instructions (`folded`)."""
+        matches. For tensorized blocks, the loops count entire instructions (see `fold_nest`)."""
         spatial = tuple(place.choice.extent for place in self.spatial)
         reductions = tuple(place.choice.extent for place in self.reduced)
         matches = (fold_nest(nest, (*spatial, *reductions)) for nest in reversed(nests))

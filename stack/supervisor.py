@@ -93,12 +93,12 @@ class Supervisor:
         return {child.spec.name for child in self._children if child.ready}.issuperset(names)
 
     def start_children(self, must_stop: Callable[[], bool] = lambda: False) -> bool:
-        """Return True once all children are ready, False on a signal or if `is_over`."""
+        """Return True once all children are ready, False on a signal or if `must_stop`."""
         self.watch_children(lambda: all(child.ready for child in self._children) or must_stop())
         return all(child.ready for child in self._children)
 
     def watch_children(self, must_stop: Callable[[], bool] = lambda: False) -> None:
-        """Keep the children running until a signal comes or `is_over` returns True."""
+        """Keep the children running until a signal comes or `must_stop` returns True."""
         while not self.stopping:
             self._check_children()
             if must_stop():

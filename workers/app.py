@@ -25,9 +25,9 @@ def send_task(name: str, *args: object) -> None:
 @worker_ready.connect
 def _start_worker(**_signal: object) -> None:
     from mallorn.workers.finish.compiled_library_cache import remove_deleted_models
+    from mallorn.workers.host.code_digest import store_source_digest
     from mallorn.workers.process.worker_runtime import runtime
     from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
-    from mallorn.workers.tvm.code_digest import store_source_digest
 
     runtime().tunes = queues.ROUNDS in app.amqp.queues.consume_from
     store_source_digest()

@@ -141,7 +141,7 @@ def _first_look(data: bytes, folder: Path) -> object:
 
 
 def _model(data: bytes, folder: Path) -> object:
-    from mallorn.workers.tvm.check_onnx_model import read_model  # which loads TVM
+    from mallorn.workers.tvm.network.check_onnx_model import read_model  # which loads TVM
 
     file = folder / "model.onnx"
     file.write_bytes(data)
@@ -149,13 +149,13 @@ def _model(data: bytes, folder: Path) -> object:
 
 
 def _program(data: bytes, _folder: Path) -> object:
-    from mallorn.workers.tvm.allowed_programs import check_program  # which loads TVM
+    from mallorn.workers.tvm.programs.allowed_programs import check_program  # which loads TVM
 
     return check_program(data.decode(errors="replace"))
 
 
 def _trace(data: bytes, _folder: Path) -> object:
-    from mallorn.workers.tvm.allowed_programs import read_trace
+    from mallorn.workers.tvm.programs.allowed_programs import read_trace
 
     return len(read_trace(data.decode(errors="replace")))
 

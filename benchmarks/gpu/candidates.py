@@ -36,13 +36,13 @@ from benchmarks.gpu.tasks import BY_NAME, WGMMA_TASK, Task
 from mallorn.core.targets import Target
 from mallorn.graphc.export.code_generation import compile_to_library
 from mallorn.searchers.space import Candidate, Sketch
+from mallorn.workers.host.linker import link_shared
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
 from mallorn.workers.interfaces.tensor_arguments import Arguments
 from mallorn.workers.measure.measurer_interface import Program
-from mallorn.workers.tvm.linker import link_shared
-from mallorn.workers.tvm.parsed_program_cache import parse_tvm_target
-from mallorn.workers.tvm.rebuild_schedule import rebuild
-from mallorn.workers.tvm.tvm_space import TvmSpace
+from mallorn.workers.measure.tvm_space import TvmSpace
+from mallorn.workers.tvm.programs.parsed_program_cache import parse_tvm_target
+from mallorn.workers.tvm.space.rebuild_schedule import rebuild
 
 SEED: Final = 0
 _DRAWS: Final = 8  # samples per requested candidate, since many are invalid
@@ -67,7 +67,7 @@ def compile_to(module: Any, target: str, file: Path) -> Value:
     if parsed.kind.name != "cuda":
         library, figures = compile_to_library(module, parsed, **options), []
     else:
-        from mallorn.workers.tvm.cuda_kernel_resources import compile_for_cuda
+        from mallorn.workers.tvm.cuda.cuda_kernel_resources import compile_for_cuda
 
         built = compile_for_cuda(module, parsed, **options)
         library, figures = built.library, [asdict(kernel) for kernel in built.kernels]
@@ -140,7 +140,7 @@ def _by_chance(space: TvmSpace, count: int) -> Iterator[Candidate]:
 
 
 def _dlight(tir: str, target: Target) -> Any:
-    from mallorn.workers.tvm.cuda_rules import dlight_schedule
+    from mallorn.workers.tvm.cuda.cuda_rules import dlight_schedule
 
     schedule = dlight_schedule(tvm.ir.load_json(tir), parse_tvm_target(target.text))
     if schedule is None:

@@ -218,7 +218,7 @@ class Contest:
         if not path.is_file():
             path = library_of(self._libraries, measured.trial.candidate)
         if not path.is_file():
-            from mallorn.workers.tvm.build_libraries import build
+            from mallorn.workers.tvm.compile.build_libraries import build
 
             decisions = measured.trial.candidate.decisions
             tir = model_task(self._task.name).tir

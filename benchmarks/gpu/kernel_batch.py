@@ -42,8 +42,8 @@ from mallorn.workers.detached.pack_batch import (
     target_requirements,
 )
 from mallorn.workers.device.random_and_saved_arrays import draw_arguments
+from mallorn.workers.host.code_digest import TVM_VERSION
 from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE, Arguments, Tensor
-from mallorn.workers.tvm.code_digest import TVM_VERSION
 
 NAME: Final = "gpu-minutes"
 SEED: Final = 1

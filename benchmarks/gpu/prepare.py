@@ -23,7 +23,7 @@ from benchmarks.hosts import describe_host
 from mallorn.core.targets import Target, parse_target
 from mallorn.services.planner.planner_values import GPU_ROUND_SIZE as ROUND
 from mallorn.workers.detached.pack_batch import target_requirements
-from mallorn.workers.tvm.code_digest import TVM_VERSION
+from mallorn.workers.host.code_digest import TVM_VERSION
 
 MEGABYTE: Final = 10**6
 REPORT: Final = "prepared.json"

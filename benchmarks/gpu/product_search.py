@@ -46,6 +46,7 @@ from mallorn.workers.measure.build_candidates import (
     validate_in_builders,
 )
 from mallorn.workers.measure.measurer_interface import MeasureInput, Program
+from mallorn.workers.measure.tvm_space import TvmSpace
 from mallorn.workers.model_import.run import new_workload
 from mallorn.workers.round.feature_lookup import FeatureLookup, WorkloadOnTarget
 from mallorn.workers.round.propose import propose
@@ -53,7 +54,6 @@ from mallorn.workers.round.round_context import RoundContext, descriptors
 from mallorn.workers.round.select_cost_model import create_unfitted_model
 from mallorn.workers.round.train_cost_model import FIRST_ROWS, GROWTH, MOST_NEW
 from mallorn.workers.subprocesses.process_pool import ChildPool
-from mallorn.workers.tvm.tvm_space import TvmSpace
 
 BUILD_SEC: Final = 60.0
 _DRAWN: Final = 64  # candidates that chance draws at a time

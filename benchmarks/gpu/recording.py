@@ -28,8 +28,8 @@ from mallorn.searchers.space import Candidate
 from mallorn.workers.interfaces.model_compiler import ModelTask, Restored, RestoredLog
 from mallorn.workers.interfaces.tensor_arguments import pack_arguments
 from mallorn.workers.round.round_context import descriptors
-from mallorn.workers.tvm.extract_tasks import describe_task
-from mallorn.workers.tvm.workload_key import rename_blocks_canonically
+from mallorn.workers.tvm.network.extract_tasks import describe_task
+from mallorn.workers.tvm.programs.workload_key import rename_blocks_canonically
 
 Group = tuple[str, str]  # name of a task, and the device's host class
 

@@ -108,7 +108,7 @@ def _build_model(folder: Path, target: str) -> None:
     from tvm.s_tir import dlight
 
     from mallorn.graphc.export.code_generation import compilation_context
-    from mallorn.workers.tvm.parsed_program_cache import parse_tvm_target
+    from mallorn.workers.tvm.programs.parsed_program_cache import parse_tvm_target
 
     rng = np.random.default_rng(0)
     x, first, second = (rng.standard_normal((_SIZE, _SIZE)).astype("float32") for _ in range(3))
@@ -138,7 +138,7 @@ def _compiler(target: Any) -> Iterator[None]:
     if target.kind.name != CUDA:
         yield
         return
-    from mallorn.workers.tvm.compile_cuda import collect_device_code
+    from mallorn.workers.tvm.cuda.compile_cuda import collect_device_code
 
     with collect_device_code(target):
         yield

@@ -35,8 +35,8 @@ from mallorn.core.targets import Target
 from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.trial import Trial
 from mallorn.stack.supervised_process import DieWithParent
-from mallorn.workers.tvm.parsed_program_cache import is_choice, parse_tvm_target
-from mallorn.workers.tvm.sketches import choices_of, sketch_key, to_plain_value, trace_text
+from mallorn.workers.tvm.programs.parsed_program_cache import is_choice, parse_tvm_target
+from mallorn.workers.tvm.space.sketches import choices_of, sketch_key, to_plain_value, trace_text
 
 BATCH: Final = 64  # trials of a round, MetaSchedule's default
 FIGURES: Final = "figures.json"
@@ -44,7 +44,7 @@ FIGURES: Final = "figures.json"
 
 def prepare_builder() -> None:
     """Prepare a builder process of MetaSchedule: CUDA's compiler, if it is needed."""
-    from mallorn.workers.tvm.linker import prepare_linking
+    from mallorn.workers.host.linker import prepare_linking
 
     prepare_linking()
 
@@ -61,7 +61,7 @@ def build(module: Any, target: Any, _params: Any) -> Any:
     options = {"tirx.disable_assert": True}
     if target.kind.name != "cuda":
         return compile_to_library(module, target, **options), []
-    from mallorn.workers.tvm.cuda_kernel_resources import compile_for_cuda
+    from mallorn.workers.tvm.cuda.cuda_kernel_resources import compile_for_cuda
 
     built = compile_for_cuda(module, target, **options)
     return built.library, [asdict(kernel) for kernel in built.kernels]
@@ -71,7 +71,7 @@ def export(built: Any) -> str:
     """Write a library to a folder of its own, with ptxas's figures; return its path."""
     import tempfile
 
-    from mallorn.workers.tvm.linker import link_shared
+    from mallorn.workers.host.linker import link_shared
 
     library, figures = built
     folder = Path(tempfile.mkdtemp(prefix="stock-"))

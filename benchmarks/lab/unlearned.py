@@ -9,16 +9,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mallorn.searchers.algorithms.beam_search import Beam
-from mallorn.searchers.algorithms.evolution_strategy import EvolutionStrategy
-from mallorn.searchers.algorithms.felix import Felix
-from mallorn.searchers.algorithms.monte_carlo_tree_search import Mcts
-from mallorn.searchers.algorithms.ppo import Ppo
-from mallorn.searchers.algorithms.qlearning import QLearning
+from mallorn.research.samplers.clustered import Clustered
+from mallorn.research.searchers.beam_search import Beam
+from mallorn.research.searchers.evolution_strategy import EvolutionStrategy
+from mallorn.research.searchers.felix import Felix
+from mallorn.research.searchers.monte_carlo_tree_search import Mcts
+from mallorn.research.searchers.ppo import Ppo
+from mallorn.research.searchers.qlearning import QLearning
+from mallorn.research.searchers.sample_decision_model import Generator
 from mallorn.searchers.algorithms.reinforce import Reinforce
-from mallorn.searchers.algorithms.sample_decision_model import Generator
 from mallorn.searchers.batch_sampler import BatchSampler, ScoredPool
-from mallorn.searchers.samplers.clustered import Clustered
 
 
 @dataclass(eq=False, kw_only=True)

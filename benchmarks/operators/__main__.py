@@ -32,8 +32,8 @@ from mallorn.workers.device.detect_host import detect_target
 from mallorn.workers.hardware_probe.measure_machine import probe_host_machine
 from mallorn.workers.interfaces.model_compiler import ModelCompiler, ModelTask
 from mallorn.workers.measure.measurer_interface import Program
-from mallorn.workers.tvm.graph_recipes import recipe_for
-from mallorn.workers.tvm.tvm_space import TvmSpace
+from mallorn.workers.measure.tvm_space import TvmSpace
+from mallorn.workers.tvm.network.graph_recipes import recipe_for
 
 RUNS, RUN_SEC = 500, 1.0
 

@@ -18,7 +18,7 @@ from mallorn.core.values.trial import Trial
 from mallorn.searchers.base import Proposal
 from mallorn.workers.interfaces.model_compiler import ModelTask
 from mallorn.workers.measure.measurer_interface import Program
-from mallorn.workers.tvm.tvm_space import TvmSpace
+from mallorn.workers.measure.tvm_space import TvmSpace
 
 ARMS: Final = ("default", "ours", "chance", "together")
 TRIALS: Final = 256  # of our search alone, and of chance alone

@@ -14,7 +14,7 @@ from typing import Any
 from mallorn.core.targets import Target
 from mallorn.workers.interfaces.model_compiler import ModelCompiler, ModelTask
 from mallorn.workers.interfaces.tensor_arguments import unpack_arguments
-from mallorn.workers.tvm.graph_recipes import recipe_for
+from mallorn.workers.tvm.network.graph_recipes import recipe_for
 
 LEAST_FLOPS = 1e5
 

@@ -30,7 +30,7 @@ from mallorn.core.targets import Target
 from mallorn.graphc.export.compile_network import run_library_once
 from mallorn.workers.device.detect_host import detect_target
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
-from mallorn.workers.tvm.graph_recipes import recipe_for
+from mallorn.workers.tvm.network.graph_recipes import recipe_for
 
 RAW: Final = Path("docs/results/zoo_exporters.json")
 SECONDS: Final = 1800.0  # that each step may take, on a busy host

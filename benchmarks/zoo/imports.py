@@ -16,7 +16,7 @@ from mallorn.core.errors import MallornError
 from mallorn.core.targets import Target
 from mallorn.workers.device.detect_host import detect_target
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
-from mallorn.workers.tvm.graph_recipes import recipe_for
+from mallorn.workers.tvm.network.graph_recipes import recipe_for
 
 SECONDS = 600.0
 

@@ -14,7 +14,7 @@ from benchmarks.zoo.trying import Answer, Trying
 from mallorn.core.errors import InvalidModel
 from mallorn.workers.subprocesses.serve_calls import serve
 from mallorn.workers.subprocesses.typed_method import collect_handlers
-from mallorn.workers.tvm.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 
 REFUSED, RIGHT, WRONG = "refused", "right", "wrong"
 # The reference rounds to half a number's bits after every step, and in another order than sums are taken.

@@ -24,7 +24,6 @@ from mallorn.db.tables import (
     Model,
     Round,
     Schedule,
-    SearchState,
     StageRun,
     Task,
     Workload,
@@ -94,8 +93,6 @@ class Removals(Jobs):
         self.execute_and_count(delete(Event).where(Event.job_id == job_id))
         self.execute_and_count(delete(StageRun).where(StageRun.job_id == job_id))
         FinishSteps(self.session).forget(job_id)
-        rounds = select(Round.id).where(Round.job_id == job_id)
-        self.execute_and_count(delete(SearchState).where(SearchState.round_id.in_(rounds)))
 
     def delete_export(self, job_id: str, owner: str | None) -> None:
         """Mark the exported files of an ended job as deleted; the next cleanup removes them.

@@ -74,7 +74,7 @@ class WorkItems(Repository):
         return message_job_id
 
     def return_work_later(self, hold: LeaseToken, error: MallornError) -> bool:
-        """Return unfinished work like `give_back`, but resend its message only later."""
+        """Return unfinished work like `return_work`, but resend its message only later."""
         return self.return_work(hold, error, is_delayed=True)
 
     def return_work(self, hold: LeaseToken, error: MallornError, *, is_delayed: bool = False) -> bool:

@@ -49,7 +49,7 @@ class Rounds(Repository):
         return self.get(round_id)
 
     def get(self, round_id: int) -> Round:
-        """Return the round with this id. Raises sqlalchemy.exc.NoResultFound if none."""
+        """Return the round with this id. Raises ``sqlalchemy.exc.NoResultFound`` if none."""
         return self.session.get_one(Round, round_id)
 
     def queued(self, job_id: str) -> Sequence[int]:

@@ -84,7 +84,7 @@ class Trials(Repository):
         return self._read(select_trials().where(self.is_among(Measurement.id, ids)).order_by(Measurement.id))
 
     def count_new_family_rows(self, family: str, target_id: int, after_id: int = 0) -> int:
-        """Return the number of rows with ids above `after_id` that `outlines` would read."""
+        """Return the number of rows with ids above `after_id` that `read_family_columns` would read."""
         of_family = self._of_family(family, target_id, after_id)
         query = select(func.count()).select_from(Measurement).where(*of_family)
         return self.session.scalar(query) or 0

@@ -11,7 +11,6 @@ from mallorn.db.tables.dataset import (
     Measurement,
     MeasurementCount,
     Schedule,
-    SearchState,
     SketchRow,
     Snapshot,
     SourceDataset,

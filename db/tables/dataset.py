@@ -215,18 +215,6 @@ class FeatureRow(Base):
     numbers: Mapped[bytes | None] = mapped_column(LargeBinary)  # zstd of float32; None: cannot be lowered
 
 
-class SearchState(Base):
-    """A searcher's state that a worker of 0.1.0 stored; none is read (ADR 0024)."""
-
-    __tablename__ = "search_states"
-    __table_args__ = (Index("ix_search_states_task", "task_id"),)
-
-    round_id: Mapped[int] = mapped_column(BigId, ForeignKey("rounds.id"), primary_key=True)
-    task_id: Mapped[int] = mapped_column(BigId, ForeignKey("tasks.id"))
-    searcher: Mapped[str]
-    blob: Mapped[bytes] = mapped_column(LargeBinary)
-
-
 class SourceDataset(Base):
     """A Mallorn dataset: this one (`own`), or one from which rows were imported."""
 

@@ -169,7 +169,6 @@ class Round(Base):
     searcher: Mapped[str]
     cost_model_id: Mapped[int | None] = mapped_column(ForeignKey("cost_models.id"))
     seen_upto: Mapped[int] = mapped_column(BigId)  # id of the newest measurement that it may read
-    state_from: Mapped[int | None] = mapped_column(BigId)  # written by workers of 0.1.0, never read
     detached: Mapped[bool] = mapped_column(default=False, server_default=false())  # as its job
     reason: Mapped[RoundNotes] = mapped_column(ValueType(RoundNotes))  # why the policy chose the task
     state: Mapped[str] = mapped_column(default=RoundState.QUEUED)

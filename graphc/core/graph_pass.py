@@ -163,7 +163,7 @@ class Graph:
         return self.producer(*self._readers[value], *operators) if self.has_one_reader(value) else None
 
     def chain(self, value: Any, operators: Collection[str]) -> Chain:
-        """Return the longest chain of calls of `through` operators that ends in a value."""
+        """Return the longest chain of calls of `operators` that ends in a value."""
         calls: list[Any] = []
         while self.has_one_reader(value) and (call := self.producer(value)) is not None:
             if operator_name(call) not in operators:

@@ -7,7 +7,7 @@ from typing import Any, TypedDict, cast
 
 Step = TypedDict(
     "Step", {"pass": str, "call": str, "args": list[Any], "optional": bool, "left_out": str}, total=False
-)  # a step of a recipe, or an argument that a call makes
+)  # a step of a recipe as JSON; or the argument {"call": name, "args": [...]}, which stands for its result
 TVM_PASSES = re.compile(r"(relax\.transform|relax\.backend|s_tir\.dlight(\.[cg]pu)?)\.[A-Z]\w*", re.ASCII)
 # TVM passes that read any folder, tune, or call what a module names: recipes are untrusted.
 NOT_IN_RECIPES = frozenset(

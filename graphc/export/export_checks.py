@@ -237,8 +237,7 @@ def _operator_names(view: memoryview) -> set[bytes]:
 
 def check_error(manifest: ManifestFile, error: float, model: str, own_error: float | None) -> None:
     """Raise Refused if the error exceeds what the model's operators and recipe allow."""
-    steps = manifest["recipe"]["before"]
-    precision = precision_of_steps((step["pass"], step.get("args", [])) for step in steps)
+    precision = precision_of_steps(manifest["recipe"]["before"])
     of_operators = largest_allowed_error(Path(model), own_error)
     limit = max(LARGEST_ERROR_ROUNDED.get(precision, LARGEST_ERROR), of_operators)
     if not error <= limit:
@@ -248,9 +247,10 @@ def check_error(manifest: ManifestFile, error: float, model: str, own_error: flo
         )
 
 
-def precision_of_steps(steps: Iterable[tuple[str, Sequence[object]]]) -> str:
-    """Return the precision of a recipe, given the names and arguments of its steps."""
-    for name, args in steps:
+def precision_of_steps(steps: Iterable[Step]) -> str:
+    """Return the precision of a recipe, given its steps."""
+    for step in steps:
+        name, args = step["pass"], step.get("args")
         precision = _ROUNDING.get((OLD_NAMES.get(name, name), str(args[0]) if args else ""))
         if precision is not None:
             return precision

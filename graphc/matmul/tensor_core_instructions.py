@@ -1,7 +1,7 @@
 """Tensor-core instructions that TVM lacks: int8 in dynamic shared memory, bfloat16 and TF32.
 
 Importing the module registers them. `own_name` returns the name of an instruction that
-`get_mma_intrin_group` names for a type, and that is ours.
+``get_mma_intrin_group`` names for a type, and that is ours.
 """
 
 from collections.abc import Callable

@@ -30,7 +30,7 @@ class Missing(ValueError):
 
 
 def read(path: str | Path) -> ModelProto:
-    """Read a model; large weights stay on disk. Raises DecodeError, OSError or Missing."""
+    """Read a model; large weights stay on disk. Raises ``DecodeError``, OSError or Missing."""
     file, model = Path(path).absolute(), ModelProto()
     with (
         file.open("rb") as stream,

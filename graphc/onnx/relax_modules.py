@@ -1,7 +1,7 @@
 """Relax modules and tensor functions of TVM that arrive as the one node of an ONNX file.
 
 The node's operator is `RelaxModule` of the domain `mallorn.relax`, and its attribute `json` is
-the text that `tvm.ir.save_json` wrote. That must be trusted or checked before it is loaded.
+the text that ``tvm.ir.save_json`` wrote. That must be trusted or checked before it is loaded.
 """
 
 import json

@@ -32,7 +32,7 @@ def shift_to_signed(value: Any) -> Any:
 
 
 def find_unsigned_source(value: Any, g: Graph) -> Any | None:
-    """Return the unsigned bytes from which `signed` made this value; None if it did not."""
+    """Return the unsigned bytes from which `shift_to_signed` made this value; None if it did not."""
     narrow = g.producer(value, "relax.astype")
     shift = None if narrow is None else g.producer(narrow.args[0], "relax.subtract")
     wide = None if shift is None else g.producer(shift.args[0], "relax.astype")
@@ -82,7 +82,7 @@ def _encoded_weights(call: Any, g: Graph) -> Any:
 
 
 def plan_dequantize(call: Any, g: Graph) -> Build:
-    """Return a function that dequantizes what `signed` shifted. Raises Leave for others."""
+    """Return a function that dequantizes what `shift_to_signed` shifted. Raises Leave for others."""
     value, scale, zero = call.args
     bytes_ = find_unsigned_source(value, g)
     if bytes_ is None:

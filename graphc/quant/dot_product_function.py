@@ -83,9 +83,9 @@ def main(
 class Sums:
     """A product: shapes of data and result, and which data each element of the result reads.
 
-    The result's axes are `vi0`, `vi1`, ... with outputs last. `kernel` is the shape in which
-    weight matrices are arranged: the places `vr0`, `vr1`, ... of a window, which are all
-    summed, or a stack with one matrix per `vi0`. `strides` count data elements between rows
+    The result's axes are ``vi0``, ``vi1``, ... with outputs last. `kernel` is the shape in which
+    weight matrices are arranged: the places ``vr0``, ``vr1``, ... of a window, which are all
+    summed, or a stack with one matrix per ``vi0``. `strides` count data elements between rows
     of the result, and between rows of the window. It is None if those are not contiguous.
     """
 

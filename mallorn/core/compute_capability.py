@@ -85,7 +85,7 @@ class ComputeCapability:
 
 
 def capability(arch: str) -> ComputeCapability:
-    """Return the limits of an architecture, as `sm_90a`. Raises InvalidTarget if unknown."""
+    """Return the limits of an architecture, as ``sm_90a``. Raises InvalidTarget if unknown."""
     if arch in KNOWN_ARCHS:
         number = _number(arch)
         row, types = GPUS["capabilities"][str(number)], GPUS["tensor_core_types"].items()

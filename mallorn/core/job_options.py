@@ -277,7 +277,7 @@ class KeptOptions(JobOptions):
     """The options of a submitted job, as any version stored them.
 
     Validation ignores options that this version does not know, and replaces values that it
-    cannot read by the default. A worker must call `check_known` before it works on the job.
+    cannot read by the default. A worker must call `check_all_readable` before it works on the job.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True)

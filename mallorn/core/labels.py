@@ -23,7 +23,7 @@ def format_labels(labels: Mapping[str, str]) -> str:
 
 
 def parse_labels(texts: Iterable[str]) -> dict[str, str]:
-    """Parse texts such as `team=vision` or `nightly`. Raises InvalidRequest for a malformed one."""
+    """Parse texts such as `team=vision` or ``nightly``. Raises InvalidRequest for a malformed one."""
     labels: dict[str, str] = {}
     for text in texts:
         key, _, value = text.partition("=")

@@ -12,79 +12,82 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from mallorn.core.errors import ClassRefused, PluginFailed, UnknownName
+from mallorn.core.installation import import_optional_module
 
+#: The room that the service runs without; its extra has the same name.
+RESEARCH: Final = "mallorn.research"
 REGISTRY: Final[dict[str, dict[str, str]]] = {
     "search": {
         "evolutionary": "mallorn.searchers.algorithms.evolutionary:Evolutionary",
         "ga": "mallorn.searchers.algorithms.genetic_algorithm:Genetic",
         "sa": "mallorn.searchers.algorithms.simulated_annealing:Annealing",
-        "es": "mallorn.searchers.algorithms.evolution_strategy:EvolutionStrategy",
-        "guided": "mallorn.searchers.algorithms.guided_walk:Guided",
-        "bo": "mallorn.searchers.algorithms.bayesian_optimization:BayesianOptimisation",
+        "es": "mallorn.research.searchers.evolution_strategy:EvolutionStrategy",
+        "guided": "mallorn.research.searchers.guided_walk:Guided",
+        "bo": "mallorn.research.searchers.bayesian_optimization:BayesianOptimisation",
         "portfolio": "mallorn.searchers.algorithms.portfolio:Portfolio",
-        "qlearning": "mallorn.searchers.algorithms.qlearning:QLearning",
+        "qlearning": "mallorn.research.searchers.qlearning:QLearning",
         "reinforce": "mallorn.searchers.algorithms.reinforce:Reinforce",
-        "ppo": "mallorn.searchers.algorithms.ppo:Ppo",
-        "mcts": "mallorn.searchers.algorithms.monte_carlo_tree_search:Mcts",
-        "beam": "mallorn.searchers.algorithms.beam_search:Beam",
-        "generator": "mallorn.searchers.algorithms.sample_decision_model:Generator",
-        "felix": "mallorn.searchers.algorithms.felix:Felix",
+        "ppo": "mallorn.research.searchers.ppo:Ppo",
+        "mcts": "mallorn.research.searchers.monte_carlo_tree_search:Mcts",
+        "beam": "mallorn.research.searchers.beam_search:Beam",
+        "generator": "mallorn.research.searchers.sample_decision_model:Generator",
+        "felix": "mallorn.research.searchers.felix:Felix",
         "roller": "mallorn.searchers.algorithms.roller:Roller",
         "random": "mallorn.searchers.algorithms.random:RandomSearch",
     },
     "sampler": {
         "topk": "mallorn.searchers.pooled_searcher:TopK",
-        "clustered": "mallorn.searchers.samplers.clustered:Clustered",
+        "clustered": "mallorn.research.samplers.clustered:Clustered",
         "contextual": "mallorn.searchers.pooled_searcher:Contextual",
-        "diverse": "mallorn.searchers.samplers.diverse:Diverse",
+        "diverse": "mallorn.research.samplers.diverse:Diverse",
     },
     "cost_model": {
         "xgboost": "mallorn.costmodels.xgboost_models:XGBoost",
         "lightgbm": "mallorn.costmodels.lightgbm_models:LightGBM",
         "lightgbm-rank": "mallorn.costmodels.lightgbm_models:LightGBMRank",
-        "forest": "mallorn.costmodels.forest:Forest",
-        "lfbo": "mallorn.costmodels.forest:LFBO",
-        "headfirst": "mallorn.costmodels.forest:ForestPlusLFBO",
-        "mlp": "mallorn.costmodels.mlp:MLP",
-        "tlp": "mallorn.costmodels.neural_networks:TLP",
-        "mtl-tlp": "mallorn.costmodels.adapted_networks:MTLTLP",
-        "gnn": "mallorn.costmodels.neural_networks:GNN",
-        "tree-lstm": "mallorn.costmodels.neural_networks:TreeLSTM",
-        "statements": "mallorn.costmodels.statement_boosters:Statements",
-        "statements-rank": "mallorn.costmodels.statement_boosters:StatementsRank",
-        "pacm": "mallorn.costmodels.neural_networks:PaCM",
+        "forest": "mallorn.research.costmodels.forest:Forest",
+        "lfbo": "mallorn.research.costmodels.forest:LFBO",
+        "headfirst": "mallorn.research.costmodels.forest:ForestPlusLFBO",
+        "mlp": "mallorn.research.costmodels.mlp:MLP",
+        "tlp": "mallorn.research.costmodels.neural_networks:TLP",
+        "mtl-tlp": "mallorn.research.costmodels.adapted_networks:MTLTLP",
+        "gnn": "mallorn.research.costmodels.neural_networks:GNN",
+        "tree-lstm": "mallorn.research.costmodels.neural_networks:TreeLSTM",
+        "statements": "mallorn.research.costmodels.statement_boosters:Statements",
+        "statements-rank": "mallorn.research.costmodels.statement_boosters:StatementsRank",
+        "pacm": "mallorn.research.costmodels.neural_networks:PaCM",
         "kernel-time": "mallorn.costmodels.kernel_time_boosters:KernelTime",
-        "residual": "mallorn.costmodels.residual:Residual",
-        "value": "mallorn.costmodels.prefix_boosters:ValueModel",
-        "generator": "mallorn.costmodels.prefix_boosters:GeneratorModel",
-        "tcl": "mallorn.costmodels.adapted_networks:TCL",
-        "moa": "mallorn.costmodels.adapted_networks:MoA",
-        "static": "mallorn.costmodels.ridge_on_code_counts:RidgeOnCodeCounts",
+        "residual": "mallorn.research.costmodels.residual:Residual",
+        "value": "mallorn.research.costmodels.prefix_boosters:ValueModel",
+        "generator": "mallorn.research.costmodels.prefix_boosters:GeneratorModel",
+        "tcl": "mallorn.research.costmodels.adapted_networks:TCL",
+        "moa": "mallorn.research.costmodels.adapted_networks:MoA",
+        "static": "mallorn.research.costmodels.ridge_on_code_counts:RidgeOnCodeCounts",
         "tuna": "mallorn.costmodels.analytic_models:Tuna",
         "draft": "mallorn.costmodels.analytic_models:Draft",
-        "ensemble": "mallorn.costmodels.best_of_models:BestOfModels",
+        "ensemble": "mallorn.research.costmodels.best_of_models:BestOfModels",
         "automl": "mallorn.costmodels.lightgbm_models:AutoML",
         "random": "mallorn.costmodels.random:RandomModel",
     },
     "features": {
         "decisions": "mallorn.workers.features.feature_extractor:AlignedDecisions",
-        "primitives": "mallorn.workers.features.schedule_primitives_view:Primitives",
-        "loops": "mallorn.workers.features.loop_tree_view:LoopsView",
+        "primitives": "mallorn.research.features.schedule_primitives_view:Primitives",
+        "loops": "mallorn.research.features.loop_tree_view:LoopsView",
     },
     "lowered_features": {  # feature views that the compiler process computes
-        "statements": "mallorn.workers.tvm.lowered_views:describe_statements",
-        "code": "mallorn.workers.tvm.lowered_views:describe_code",
-        "executed": "mallorn.workers.tvm.lowered_views:describe_executed",
-        "kernels": "mallorn.workers.tvm.cuda_kernel_view:describe_kernels",
+        "statements": "mallorn.workers.tvm.space.lowered_views:describe_statements",
+        "code": "mallorn.workers.tvm.space.lowered_views:describe_code",
+        "executed": "mallorn.workers.tvm.space.lowered_views:describe_executed",
+        "kernels": "mallorn.workers.tvm.space.cuda_kernel_view:describe_kernels",
     },
     "cuda_sketch": {  # our own kinds of schedules for CUDA, in the order of their sketches
-        "tensor core product": "mallorn.workers.tvm.cuda_sketches.tensor_core_products:schedules",
-        "vector product": "mallorn.workers.tvm.cuda_sketches.vector_products:schedules",
-        "row reduction": "mallorn.workers.tvm.cuda_sketches.row_reductions:schedules",
-        "cuda core product": "mallorn.workers.tvm.cuda_sketches.cuda_core_products:schedules",
-        "mover": "mallorn.workers.tvm.cuda_sketches.movers:schedules",
-        "window": "mallorn.workers.tvm.cuda_sketches.windows:schedules",
-        "short attention": "mallorn.workers.tvm.cuda_sketches.short_attention:schedules",
+        "tensor core product": "mallorn.workers.tvm.space.cuda_sketches.tensor_core_products:schedules",
+        "vector product": "mallorn.workers.tvm.space.cuda_sketches.vector_products:schedules",
+        "row reduction": "mallorn.workers.tvm.space.cuda_sketches.row_reductions:schedules",
+        "cuda core product": "mallorn.workers.tvm.space.cuda_sketches.cuda_core_products:schedules",
+        "mover": "mallorn.workers.tvm.space.cuda_sketches.movers:schedules",
+        "window": "mallorn.workers.tvm.space.cuda_sketches.windows:schedules",
+        "short attention": "mallorn.workers.tvm.space.cuda_sketches.short_attention:schedules",
     },
     "gpu_model": {  # the time of each kind's candidates
         "MetaSchedule": "mallorn.searchers.roller.gpu.metaschedule_tiles:stock_model",
@@ -122,9 +125,9 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "structure": "mallorn.services.planner.families.fixed_families:ByStructure",
     },
     "recipe": {
-        "tuned": "mallorn.workers.tvm.graph_recipes:TUNED",
-        "direct": "mallorn.workers.tvm.graph_recipes:DIRECT",
-        "plain": "mallorn.workers.tvm.graph_recipes:PLAIN",
+        "tuned": "mallorn.workers.tvm.network.graph_recipes:TUNED",
+        "direct": "mallorn.workers.tvm.network.graph_recipes:DIRECT",
+        "plain": "mallorn.workers.tvm.network.graph_recipes:PLAIN",
     },
 }
 
@@ -175,11 +178,14 @@ def check_name(seam: str, name: str) -> None:
 def resolve(seam: str, name: str) -> Any:
     """Import and return the class or object that is registered under this name.
 
-    Raises UnknownName, PluginFailed if a user's own class cannot be imported, and
-    ClassRefused if it does not implement the seam's base class.
+    Raises UnknownName, MissingPackage if the class belongs to research, which is not
+    installed, PluginFailed if a user's own class cannot be imported, and ClassRefused if it
+    does not implement the seam's base class.
     """
     check_name(seam, name)
-    location = REGISTRY[seam].get(name)
+    location = REGISTRY[seam].get(name, "")
+    if location.startswith(RESEARCH):
+        import_optional_module(RESEARCH, f"the {WORDS.get(seam, seam)} {name}", "research")
     return _load(location) if location else _import_user_class(seam, name)
 
 
@@ -227,18 +233,21 @@ PARTS: Final = {
     "moa": ("tlp",),
     "tcl": ("tlp",),
 }
-EXTRAS: Final = {"flaml": "research", "torch": "research"}  # all other libraries: `worker`
+EXTRAS: Final = dict.fromkeys(("flaml", "torch", RESEARCH), "research")  # all other libraries: `worker`
 
 
 def libraries_of(cost_model: str) -> frozenset[str]:
-    """Return the libraries that a cost model, and any models inside it, import."""
+    """Return the libraries that a cost model, and any models inside it, import; research
+    counts as one."""
     own = LIBRARIES.get(cost_model, frozenset())
+    if REGISTRY["cost_model"].get(cost_model, "").startswith(RESEARCH):
+        own |= {RESEARCH}
     return own.union(*(libraries_of(part) for part in PARTS.get(cost_model, ())))
 
 
 def list_runnable_cost_models() -> list[str]:
     """Return the registered cost models whose libraries are installed here."""
-    installed = {name for name in frozenset().union(*LIBRARIES.values()) if find_spec(name)}
+    installed = {name for name in {RESEARCH}.union(*LIBRARIES.values()) if find_spec(name)}
     return [name for name in REGISTRY["cost_model"] if libraries_of(name) <= installed]
 
 

@@ -72,9 +72,9 @@ class Session:
     def run(self, inputs: Mapping[str, object]) -> dict[str, tensors.Array]:
         """Return the outputs by name, for inputs by name.
 
-        Takes arrays of numpy and everything with `__dlpack__` on this CPU, without a copy
+        Takes arrays of numpy and everything with ``__dlpack__`` on this CPU, without a copy
         if contiguous and aligned to 64 bytes, as outputs of a session and `empty` are.
-        Outputs of types that numpy lacks, such as bfloat16, are tensors with `__dlpack__`.
+        Outputs of types that numpy lacks, such as bfloat16, are tensors with ``__dlpack__``.
         Raises InputRefused.
         """
         if len(inputs) != len(self._rows):

@@ -1,1 +1,1 @@
-"""The search algorithms, one per file, and the bandit credit that two of them use."""
+"""The search algorithms of the service, one per file, and credit of bandits."""

@@ -17,8 +17,7 @@ from mallorn.costmodels.decision_columns_and_prefixes import (
 )
 from mallorn.costmodels.dense_layers import Adam
 from mallorn.searchers.decision_features import group_choices
-from mallorn.searchers.learning.decision_moves import positive_weight_values
-from mallorn.searchers.space import ChoiceKind, Sketch
+from mallorn.searchers.space import Choice, ChoiceKind, Sketch
 from mallorn.searchers.tile_factorizations import Rows, divisors
 
 Mask = NDArray[np.bool_]
@@ -119,6 +118,13 @@ def _knobs(sketch: Sketch) -> list[Knob]:
                 Knob(columns.start, tuple(positive_weight_values(choice).tolist()), columns.start, 0)
             )
     return knobs
+
+
+def positive_weight_values(choice: Choice) -> NDArray[np.int32]:
+    """Return the values of a list that have a positive weight, ascending."""
+    weights = choice.weights or (1.0,) * len(choice.values)
+    values = {value for value, weight in zip(choice.values, weights, strict=True) if weight > 0}
+    return np.array(sorted(values), dtype=np.int32)
 
 
 class KnobOrder:

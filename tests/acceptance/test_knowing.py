@@ -10,8 +10,8 @@ import pytest
 from mallorn.core.values.manifest import RECORDS
 from mallorn.workers.device.detect_host import detect_target
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
-from mallorn.workers.tvm.graph_recipes import recipe_for
-from mallorn.workers.tvm.parsed_program_cache import parse_module
+from mallorn.workers.tvm.network.graph_recipes import recipe_for
+from mallorn.workers.tvm.programs.parsed_program_cache import parse_module
 from tests.fixtures.command_line import clean_environment, mallorn
 from tests.fixtures.stock_logs import write_log
 

@@ -21,8 +21,8 @@ from mallorn.core.values.manifest import Manifest
 from mallorn.graphc.export import compile_network
 from mallorn.graphc.export.compare_with_onnxruntime import errors_against_onnxruntime
 from mallorn.graphc.export.export_checks import LARGEST_ERROR, largest_allowed_error
-from mallorn.workers.tvm import extract_tasks_of_range as choose_sizes
-from mallorn.workers.tvm.compile_model import compile_model
+from mallorn.workers.tvm.compile.compile_model import compile_model
+from mallorn.workers.tvm.network import extract_tasks_of_range as choose_sizes
 from tests.fixtures.command_line import ROOT
 from tests.fixtures.elf_files import METADATA, elf_bytes
 from tests.fixtures.runtime_wheel import run_python

@@ -30,8 +30,8 @@ def main(folder: Path) -> None:
 
 
 def _imported(file: Path, target: dict[str, Any]) -> dict[str, Any]:
-    from mallorn.workers.tvm.extract_tasks import extract
-    from mallorn.workers.tvm.graph_recipes import TUNED
+    from mallorn.workers.tvm.network.extract_tasks import extract
+    from mallorn.workers.tvm.network.graph_recipes import TUNED
 
     found = extract(str(file), parse_target(target).text, TUNED, {})
     graph = found.graph.to_stored_json()

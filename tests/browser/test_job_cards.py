@@ -85,7 +85,7 @@ def test_a_job_that_waits_says_for_what_with_the_command(
 def test_a_result_that_is_slower_than_onnxruntime_is_no_success(
     serve: Serve, open_page: Open, rows: OwnedRows
 ) -> None:
-    left = [{"step": "profile", "why": "no time was left", "hint": "mallorn profile m.onnx"}]
+    left = [{"step": "profile", "reason": "no time was left", "hint": "mallorn profile m.onnx"}]
     note = "The host was busy while the model was timed."
     more = {"skipped_steps": left, "conditions": {"steady": False, "note": note}}
     end(rows, timed(untuned=900.0, tuned=400.0, onnxruntime=100.0) | more)

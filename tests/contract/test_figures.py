@@ -25,6 +25,10 @@ TABLE: Final = re.compile(r"(?:^ *\|.*\n)+", re.MULTILINE)
 # A cell that begins with a measured number: 1.23, 45 ms (0.9), 12 %.
 MEASURED: Final = re.compile(r"\| *[*(]*(?:[\d,]*\.\d+(?!\.\d)|[\d,.]+ (?:ms|us|s|GB|GFLOP/s|%))")
 COMMAND: Final = re.compile(r"python -m (benchmarks(?:\.\w+)*)")
+#: What follows the name of a benchmark that git has, and the tree no more.
+EARLIER: Final = re.compile(
+    r"`?python -m benchmarks\.[^`\n]*?`? *[(#] ?`?benchmarks/\w+\.py`? at commit [0-9a-f]{8}"
+)
 RAW: Final = re.compile(r"\]\((?:\.\./)*(?:docs/)?(?:results/|benchmarks/data/)")
 TEST: Final = re.compile(r"`(?:pytest )?tests/|python -m tests\.")
 #: How often a page may say that figures were measured without raw ones being kept: it may become less.
@@ -75,7 +79,7 @@ def test_a_table_without_a_source_is_found(source: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_benchmark_that_a_page_names_exists(page: Path) -> None:
-    named = {name.replace(".", "/") for name in COMMAND.findall(page.read_text())}
+    named = {name.replace(".", "/") for name in COMMAND.findall(EARLIER.sub("", page.read_text()))}
     assert [name for name in named if not (ROOT / f"{name}.py").exists() and not (ROOT / name).is_dir()] == []
 
 

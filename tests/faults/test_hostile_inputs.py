@@ -15,7 +15,7 @@ from mallorn.core.errors import InvalidModel, MallornError
 from mallorn.core.registry import REGISTRY, resolve
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.process.unpack_model import unpack
-from mallorn.workers.tvm.graph_recipes import TUNED
+from mallorn.workers.tvm.network.graph_recipes import TUNED
 from tests.fixtures.command_line import TIMEOUT_SEC, clean_environment
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.hostile import models

@@ -21,8 +21,8 @@ from mallorn.workers.interfaces.tensor_arguments import Arguments, Tensor
 from mallorn.workers.sandbox.sandbox import BEST_EFFORT, WHOLE
 from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
 from mallorn.workers.subprocesses.errors import ChildCrashed, ChildFailed
-from mallorn.workers.tvm.graph_recipes import PLAIN
-from mallorn.workers.tvm.program_evaluator import ProgramEvaluator, ProgramFailed, redirect_folding
+from mallorn.workers.tvm.compile.program_evaluator import ProgramEvaluator, ProgramFailed, redirect_folding
+from mallorn.workers.tvm.network.graph_recipes import PLAIN
 from tests.fixtures.onnx_network import saved
 
 TARGET = '{"kind": "llvm", "num-cores": 2}'

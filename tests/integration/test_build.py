@@ -10,9 +10,9 @@ import tvm
 from mallorn.core.errors import StorageFull
 from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.searchers.roller.rank_candidates import ranked
-from mallorn.workers.tvm.build_libraries import InvalidCandidate, build
-from mallorn.workers.tvm.parsed_program_cache import parse_module, parse_tvm_target
-from mallorn.workers.tvm.sketches import design_space
+from mallorn.workers.tvm.compile.build_libraries import InvalidCandidate, build
+from mallorn.workers.tvm.programs.parsed_program_cache import parse_module, parse_tvm_target
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.unit.tvm_space.programs import matmul, softmax
 
 HOST = '{"kind":"llvm","num-cores":2}'
@@ -53,7 +53,7 @@ def test_nothing_but_the_library_is_left_behind(tmp_path: Path) -> None:
 
 
 def test_an_invalid_candidate_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mallorn.workers.tvm.build_libraries.rebuild", lambda *_: None)
+    monkeypatch.setattr("mallorn.workers.tvm.compile.build_libraries.rebuild", lambda *_: None)
     trace, decisions = first_default(matmul(), HOST)
     with pytest.raises(InvalidCandidate):
         build(matmul(), HOST, trace, decisions, str(tmp_path / "candidate.so"))
@@ -64,6 +64,6 @@ def test_a_library_that_cannot_be_written_is_blamed_on_the_full_disk(
 ) -> None:
     trace, decisions = first_default(softmax(), HOST)
     (tmp_path / "candidate.o").symlink_to(tmp_path / "nowhere" / "candidate.o")  # where TVM writes its object
-    monkeypatch.setattr("mallorn.workers.tvm.linker.LEAST_FREE_BYTES", 1 << 60)
+    monkeypatch.setattr("mallorn.workers.host.linker.LEAST_FREE_BYTES", 1 << 60)
     with pytest.raises(StorageFull, match="is full"):
         build(softmax(), HOST, trace, decisions, str(tmp_path / "candidate.so"))

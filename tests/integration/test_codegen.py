@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import tvm
 
-from mallorn.workers.tvm.build_libraries import compile_module
-from mallorn.workers.tvm.parsed_program_cache import parse_module, parse_tvm_target
+from mallorn.workers.tvm.compile.build_libraries import compile_module
+from mallorn.workers.tvm.programs.parsed_program_cache import parse_module, parse_tvm_target
 from tests.unit.tvm_space.programs import matmul
 
 HOST = '{"kind":"llvm","num-cores":2}'

@@ -15,13 +15,13 @@ from benchmarks.networks.quantised import QUANTISED
 from mallorn.core.targets import Target
 from mallorn.searchers.space import Candidate
 from mallorn.workers.interfaces.model_compiler import ModelTask
-from mallorn.workers.tvm.build_libraries import compile_module
-from mallorn.workers.tvm.cuda_rules import can_launch
-from mallorn.workers.tvm.loop_nests import nests
-from mallorn.workers.tvm.parsed_program_cache import parse_tvm_target
-from mallorn.workers.tvm.rebuild_schedule import rebuild, validate
-from mallorn.workers.tvm.sketches import design_space
-from mallorn.workers.tvm.tvm_space import TvmSpace
+from mallorn.workers.measure.tvm_space import TvmSpace
+from mallorn.workers.tvm.compile.build_libraries import compile_module
+from mallorn.workers.tvm.cuda.cuda_rules import can_launch
+from mallorn.workers.tvm.programs.loop_nests import nests
+from mallorn.workers.tvm.programs.parsed_program_cache import parse_tvm_target
+from mallorn.workers.tvm.space.rebuild_schedule import rebuild, validate
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.fixtures.cuda import cuda_target
 
 TARGET: Final = cuda_target("sm_90a")

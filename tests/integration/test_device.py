@@ -26,8 +26,8 @@ from mallorn.workers.host.core_lock import lock_identity
 from mallorn.workers.interfaces.device_runner import LibraryRun, Runner
 from mallorn.workers.interfaces.tensor_arguments import Arguments, Tensor
 from mallorn.workers.measure.tracked_devices import Fleet
-from mallorn.workers.tvm import remote_device
-from mallorn.workers.tvm.remote_device import CandidateUnheard, RemoteDevice
+from mallorn.workers.tvm.sessions import remote_device
+from mallorn.workers.tvm.sessions.remote_device import CandidateUnheard, RemoteDevice
 from tests.fixtures.fleet import Subject, TestFleet, with_cores
 from tests.fixtures.waiting import PATIENCE, wait_for
 

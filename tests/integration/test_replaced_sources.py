@@ -2,11 +2,13 @@
 
 import signal
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from mallorn.db.repositories.leases import WorkItem
+from mallorn.workers.host import code_digest
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
 from mallorn.workers.interfaces.device_runner import Runner
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
@@ -15,7 +17,6 @@ from mallorn.workers.process.leased_work import leased_work
 from mallorn.workers.subprocesses.child_process import Child
 from mallorn.workers.subprocesses.shutdown import STOP, ShutdownRequested
 from mallorn.workers.subprocesses.typed_method import Method
-from mallorn.workers.tvm import code_digest
 from tests.fixtures.workshop import Workshop
 
 TARGET = '{"kind":"llvm"}'
@@ -57,7 +58,10 @@ def test_a_child_of_other_sources_builds_nothing_and_its_worker_ends(
 @pytest.mark.parametrize("face", [CandidateCompiler, Engine, ModelCompiler, Runner])
 def test_every_child_that_loads_tvm_refuses(face: type[Child]) -> None:
     """By its module: what it serves goes through `same_code`."""
-    source = Path(code_digest.__file__).with_name(f"{face.MODULE.rpartition('.')[2]}.py").read_text()
+    spec = find_spec(face.MODULE)
+    assert spec is not None
+    assert spec.origin is not None
+    source = Path(spec.origin).read_text()
     assert "serve(refuse_if_code_changed(" in source
     assert f"collect_handlers({face.__name__}, *ANSWERS" in source
 

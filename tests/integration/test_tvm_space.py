@@ -15,9 +15,9 @@ from mallorn.searchers.space import Candidate
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
 from mallorn.workers.interfaces.tensor_arguments import Arguments
 from mallorn.workers.measure.measurer_interface import Program
+from mallorn.workers.measure.tvm_space import TvmSpace
 from mallorn.workers.subprocesses.errors import ChildCrashed
 from mallorn.workers.subprocesses.pending_call import Call
-from mallorn.workers.tvm.tvm_space import TvmSpace
 from tests.unit.tvm_space.programs import TARGET, matmul, negate, softmax
 
 R = TypeVar("R")
@@ -83,5 +83,5 @@ def test_a_candidate_that_kills_the_compiler_is_alone_invalid() -> None:
 
 
 def test_the_worker_itself_loads_no_tvm() -> None:
-    script = "import sys, mallorn.workers.tvm.tvm_space; sys.exit('tvm' in sys.modules)"
+    script = "import sys, mallorn.workers.measure.tvm_space; sys.exit('tvm' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False).returncode == 0

@@ -16,11 +16,12 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Engine, event, func, inspect, select, text, update
 
 from mallorn.core.states import JobState
+from mallorn.core.values.event import OtherEvent, read_event
 from mallorn.db.migrate import check_table_version, upgrade
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.session import Database
-from mallorn.db.tables import Base, Context, Job, Measurement
+from mallorn.db.tables import Base, Context, Event, Job, Measurement, Round
 from mallorn.workers.device.detect_host import read_host_facts
 from tests.fixtures.database import POSTGRES_LONG
 from tests.fixtures.transcript import Terminal, Typed
@@ -170,6 +171,21 @@ def test_a_job_that_was_cut_off_goes_on_and_measures_nothing_again(frozen: Froze
     assert before.items() <= after.items()
     with frozen.database.session() as session:
         assert Jobs(session).get(job, None).state == JobState.DONE
+
+
+def test_figures_are_read_under_todays_names(frozen: Frozen) -> None:
+    upgrade(frozen.database.url)
+    with frozen.database.session() as session:
+        job = Jobs(session).get(frozen.job(JobState.DONE), None)
+        assert job.report is not None
+        assert job.report.workload_count == 7
+        recipe = job.graph.recipe if job.graph else None
+        assert recipe is not None
+        assert "conv3x3_to_winograd" in {step.name for step in recipe.before}
+        planned = session.scalars(select(Round)).all()
+        assert all(each.reason.forecast and each.reason.forecast.gain_probability for each in planned)
+        events = [read_event(each.kind, each.payload) for each in session.scalars(select(Event))]
+        assert not [event for event in events if isinstance(event, OtherEvent)]
 
 
 def test_jobs_that_have_ended_are_shown_as_they_ended(frozen: Frozen) -> None:

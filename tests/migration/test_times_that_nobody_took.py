@@ -16,6 +16,7 @@ from mallorn.db.tables import Job, Measurement, Schedule
 from tests.fixtures.schedules import promote
 
 MIGRATION = import_module("mallorn.db.migrations.versions.0_2_0_15_delete_untimed_measurements")
+NAMES = import_module("mallorn.db.migrations.versions.0_2_0_23_names_of_0_1_0")
 
 
 def migrate(rows):
@@ -23,6 +24,7 @@ def migrate(rows):
         context = MigrationContext.configure(session.connection())
         with Operations.context(context):
             MIGRATION.upgrade()
+            NAMES.rename()
 
 
 def finished(rows, workload, origin, run_us, kind="finish"):

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from mallorn.costmodels.adapted_networks import MTLTLP, MoA
 from mallorn.costmodels.testing import easy_data
 from mallorn.db.repositories.cost_models import CostModels, NewCostModel
 from mallorn.db.tables import CostModelRow
+from mallorn.research.costmodels.adapted_networks import MTLTLP, MoA
 from mallorn.searchers.space import Sketch
 from mallorn.workers.round.select_cost_model import model_of
 from mallorn.workers.round.train_cost_model import train

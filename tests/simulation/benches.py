@@ -80,7 +80,11 @@ class Benches:
         device = self.take(like)
         try:
             return device, endpoint_of(self.words(device))  # type: ignore[arg-type]
-        except (KeyError, TypeError, ValueError) as error:  # as mallorn.workers.tvm.remote_device has it
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+        ) as error:  # as `remote_device` has it
             raise Unavailable(f"the device is lost: {error}") from None
 
     def ails(self) -> MallornError | None:

@@ -20,12 +20,12 @@ from mallorn.searchers.synthetic_space import SyntheticSpace
 from mallorn.services.control.plan_target import plan_target
 from mallorn.services.control.wait_for_device import WaitLimit
 from mallorn.workers.finish.build_final_schedules import FinalSchedules
+from mallorn.workers.host.code_digest import code_digest, current_builder_name
 from mallorn.workers.interfaces.model_compiler import Extraction, ModelCompiler, ModelTask, Scripts
 from mallorn.workers.interfaces.tensor_arguments import Arguments
 from mallorn.workers.measure.tracked_devices import Fleet
 from mallorn.workers.process.leased_stage import StageFolder
 from mallorn.workers.process.worker_runtime import Runtime
-from mallorn.workers.tvm.code_digest import code_digest, current_builder_name
 from tests.fixtures.workshop import MadeUpCompiler, MadeUpGraphs
 from tests.simulation.benches import NAME, Bench, Benches, verifier_of
 from tests.simulation.broker import Broker

@@ -11,7 +11,7 @@ from mallorn.core.job_options import JobOptions
 from mallorn.core.values.event import JobEvent
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.tables.base import ValueType
-from mallorn.workers.tvm import code_digest
+from mallorn.workers.host import code_digest
 from tests.simulation.loom import Loom
 
 #: What the next version will have thought of.

@@ -16,7 +16,7 @@ from onnx import helper
 from tvm import relax
 from typer.testing import CliRunner, Result
 
-from mallorn.workers.tvm.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 from quantize import app
 from quantize_model import round_weights
 from tests.fixtures.answers import refused

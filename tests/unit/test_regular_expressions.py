@@ -36,7 +36,7 @@ USES_ONE: Final = re.compile(r"\b(?:re|regex)\b")
 TABLES: Final = {
     "workers/features/executed_instructions_view.py": "search",
     "workers/features/instruction_sets.py": "search",
-    "workers/tvm/allowed_programs.py": "fullmatch",
+    "workers/tvm/programs/allowed_programs.py": "fullmatch",
 }
 #: What never sees a stranger's text, and why.
 OWN: Final = {
@@ -46,10 +46,10 @@ OWN: Final = {
     "'for c in range\\\\(\\\\{chunks\\\\}\\\\):\\\\n((?: .*\\\\n)+)'": "a template of our own source",
     "graphc/quant/tile_function.py: '\\\\bv\\\\w+'": "index expressions that our own templates hold",
     # Quadratic where a line leaves a quote open and many escaped ones follow; stored keys depend on it.
-    "workers/tvm/workload_key.py: f'{_STRING}|(?<![\\\\w.])[A-Za-z_]\\\\w*(?!\\\\w|=(?!=))'": (
+    "workers/tvm/programs/workload_key.py: f'{_STRING}|(?<![\\\\w.])[A-Za-z_]\\\\w*(?!\\\\w|=(?!=))'": (
         "programs as TVM prints them, in a child that has a time limit"
     ),
-    "workers/tvm/allowed_programs.py: f'{_VARIABLE.pattern}|\"({words.pattern})\"'": (
+    "workers/tvm/programs/allowed_programs.py: f'{_VARIABLE.pattern}|\"({words.pattern})\"'": (
         "alternatives of expressions that are tried by themselves"
     ),
     "stack/data_directory.py: b'\\\\\\\\([0-7]{3})'": "the kernel's list of mounts",
@@ -58,8 +58,8 @@ OWN: Final = {
 PIECES: Final = {
     "mallorn/core/redaction.py": ("//a:b@", "pass", "secret_", "token=", ":a", "a:b:c@/"),
     "services/coordinator/web/audit_log.py": ("/jobs/", "/jobs/a", "/jobs/ab/"),
-    "workers/tvm/check_onnx_model.py": ("Check failed: ", " is false", " : "),
-    "workers/tvm/workload_key.py": ("for ", " in", " = T.axis", '"\\'),
+    "workers/tvm/network/check_onnx_model.py": ("Check failed: ", " is false", " : "),
+    "workers/tvm/programs/workload_key.py": ("for ", " in", " = T.axis", '"\\'),
     "mallorn/core/percent_and_command_text.py": ("`mallorn", "`pip ", "mallorn "),
     "mallorn/progress_lines.py": ("1 of ", "1 of 1 task"),
     "graphc/export/compile_network.py": ('"Tensorize",', '"Tensorize",]', '"Tensorize",], '),

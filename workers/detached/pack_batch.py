@@ -45,10 +45,12 @@ from mallorn.workers.finish.choose_winner import PASSES
 from mallorn.workers.finish.final_candidates import Contest, select_final_candidates
 from mallorn.workers.finish.numeric_check import SEED
 from mallorn.workers.hardware_probe.run import ensure_machine
+from mallorn.workers.host.code_digest import TVM_VERSION
 from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE, Arguments
 from mallorn.workers.measure.build_candidates import Builds, BuiltCandidate
+from mallorn.workers.measure.compare_outputs import tolerance
 from mallorn.workers.measure.device_runs import must_flush_cache
 from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
 from mallorn.workers.measure.run_timeout_and_retakes import run_timeout_sec
@@ -64,8 +66,6 @@ from mallorn.workers.round.run import close_round, fix_round_inputs
 from mallorn.workers.round.store_referenced_rows import store_sketches
 from mallorn.workers.sandbox.untrusted_files import open_plain, untrusted_folder
 from mallorn.workers.subprocesses.errors import ChildError, retry_after_crash
-from mallorn.workers.tvm.code_digest import TVM_VERSION
-from mallorn.workers.tvm.compare_outputs import tolerance
 
 RULES: Final = ("fixed", "adaptive", "racing")  # stopping rules that run_batch.py has
 SANDBOX: Final = (
@@ -94,7 +94,7 @@ MAKING_SEC: Final = 3600.0  # lease of a round while the batch's other rounds ar
 BUILD_POLL_SEC: Final = 0.5
 MOST_VALUES: Final = 65_536  # compared of one output
 ENTRY_BYTES: Final = 500  # estimated size of a library's name and call in the file
-# Ranges of random arguments, as in workers/tvm/remote_device.py and reference_outputs.py.
+# Ranges of random arguments, as in workers/tvm/sessions/remote_device.py and reference_outputs.py.
 TIMED_FLOATS, TIMED_INTS = (0.1, 1.0), (0, 1)
 CHECKED_FLOATS: Final = ((0.1, 1.0), (-1.0, 1.0))  # without and with negative numbers
 MOST_FILE_BYTES: Final = 1 << 30  # of a file that a child process wrote

@@ -41,7 +41,7 @@ UNCLAIMED_SEC = 2.0
 @dataclass(eq=False)
 class Registration:
     """Keeps a device registered with the tracker. If the tracker is gone, methods do not
-    raise; `keep` tries again to connect."""
+    raise; `renew_registration` tries again to connect."""
 
     address: Address  # of the tracker
     key: str
@@ -88,12 +88,12 @@ class Registration:
         self._log_or_disconnect(self._send_description)
 
     def update_address(self, listening: Address, identity: Identity) -> None:
-        """Set the device's new address and description; the next `keep` registers them."""
+        """Set the device's new address and description; the next `renew_registration` sends them."""
         self.listening, self.identity = listening, identity
         self.disconnect()
 
     def disconnect(self) -> None:
-        """Close the connection to the tracker; the next `keep` opens a new one."""
+        """Close the connection to the tracker; the next `renew_registration` opens a new one."""
         if self._tracker is not None:
             self._tracker.close()
             self._tracker = None

@@ -159,7 +159,7 @@ class RpcSession:
 def poison_fresh_memory() -> None:
     """Fill memory with an unusual byte when it is allocated, if this process's C library
     can. Fresh memory is mostly zero: a program that reads memory that it never wrote would
-    pass here and fail in a model. TVM's `reverse_compute_at` of a padding makes them."""
+    pass here and fail in a model. TVM's ``reverse_compute_at`` of a padding makes them."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_PERTURB, _HUGE ^ 0xFF)  # allocated memory gets the complement

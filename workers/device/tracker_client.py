@@ -49,8 +49,8 @@ class TrackerClient:
             raise
 
     def summary(self) -> Any:
-        """Return the tracker's state: `queue_info`, the queue of each key, and
-        `server_info`, the descriptions of registered devices."""
+        """Return the tracker's state: ``queue_info``, the queue of each key, and
+        ``server_info``, the descriptions of registered devices."""
         return self._send_and_receive([SUMMARY])[1]
 
     def request_device(

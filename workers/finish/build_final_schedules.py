@@ -27,7 +27,7 @@ from mallorn.workers.interfaces.model_compiler import Compiled, ModelCompiler, S
 from mallorn.workers.model_import.run import CHECK
 from mallorn.workers.process.leased_stage import StageContext
 from mallorn.workers.subprocesses import errors
-from mallorn.workers.tvm.graph_recipes import faulty_parts, skippable_passes, with_skipped_passes
+from mallorn.workers.tvm.network.graph_recipes import faulty_parts, skippable_passes, with_skipped_passes
 
 log = logging.getLogger(__name__)
 _SCRIPTS: Final = TypeAdapter(Scripts)

@@ -24,10 +24,10 @@ from mallorn.core.private_files import make_private_directory
 from mallorn.db.repositories.stored_files import Models
 from mallorn.db.session import Database
 from mallorn.workers.finish.choose_winner import Winner
+from mallorn.workers.host.code_digest import current_builder_name
 from mallorn.workers.interfaces.model_compiler import Compiled
 from mallorn.workers.process.leased_stage import StageContext
 from mallorn.workers.sandbox.untrusted_files import CHUNK_BYTES, TamperedFile, copy_out
-from mallorn.workers.tvm.code_digest import current_builder_name
 
 MOST_BYTES: Final = 1 << 30  # of all entries; the least recently used are removed first
 LIBRARIES: Final = "libraries"  # in a worker's data directory

@@ -34,12 +34,12 @@ from mallorn.workers.finish.final_candidates import (
     select_replacement_candidates,
 )
 from mallorn.workers.finish.numeric_check import Checker
+from mallorn.workers.host.code_digest import code_digest
 from mallorn.workers.measure.measurer_interface import MeasureInput, Measurer, number_candidates
+from mallorn.workers.measure.tvm_space import TvmSpace
 from mallorn.workers.process.leased_stage import StageContext
 from mallorn.workers.process.time_slice import TimeSlice
 from mallorn.workers.round.round_context import program_of
-from mallorn.workers.tvm.code_digest import code_digest
-from mallorn.workers.tvm.tvm_space import TvmSpace
 from mallorn.workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery, in_order
 from mallorn.workers.zero_shot.measured_workloads import SameWorkload, SimilarWorkload
 from mallorn.workers.zero_shot.roller_and_cost_models import FromRoller, RankedByMachine, RankedByModel

@@ -18,12 +18,12 @@ from mallorn.db.tables import Context, Job, Task, Workload
 from mallorn.searchers.base import DEFAULT, proposal_method_of
 from mallorn.searchers.space import Candidate, Sketch
 from mallorn.workers.measure.measurer_interface import MeasureInput, Program, number_candidates
+from mallorn.workers.measure.tvm_space import TvmSpace
 from mallorn.workers.process.leased_stage import StageContext
 from mallorn.workers.process.match_devices_and_builder import limits_of
 from mallorn.workers.round.feature_lookup import FeatureLookup
 from mallorn.workers.round.round_context import descriptors_of, program_of, work_of
 from mallorn.workers.subprocesses.errors import HOSTS_DOING, ChildError
-from mallorn.workers.tvm.tvm_space import TvmSpace
 
 log = logging.getLogger(__name__)
 

@@ -23,14 +23,14 @@ from mallorn.db.repositories.trials import Trials
 from mallorn.db.repositories.workloads import Workloads
 from mallorn.db.tables import Job
 from mallorn.workers.hardware_probe.measure_machine import probe_device_machine
+from mallorn.workers.host.code_digest import current_builder_name
 from mallorn.workers.interfaces.tensor_arguments import unpack_arguments
 from mallorn.workers.measure.roofline_check import REFUSED
+from mallorn.workers.measure.tvm_space import assume_machine
 from mallorn.workers.process.lease_renewal import LeaseKeeper
 from mallorn.workers.process.match_devices_and_builder import class_of
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.subprocesses.shutdown import STOP, ShutdownRequested
-from mallorn.workers.tvm.code_digest import current_builder_name
-from mallorn.workers.tvm.tvm_space import assume_machine
 
 AGAIN_SEC: Final = 3600.0  # time until a failed or disturbed measurement is repeated
 PATIENCE_SEC: Final = 120.0  # longest wait for another worker that measures the machine

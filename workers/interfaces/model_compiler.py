@@ -295,7 +295,7 @@ class ModelCompiler(Child):
 
     @method(limit_sec=300.0)
     def write_database(self, directory: str, target: str, records: Sequence[Tuned]) -> list[Skipped]:
-        """Write records for TVM's `JSONDatabase(work_dir=...)`; return the skipped ones."""
+        """Write records for TVM's ``JSONDatabase(work_dir=...)``; return the skipped ones."""
 
     @method(limit_sec=3600.0)
     def read_schedule_directory(self, directory: str, target: str) -> RestoredLog:

@@ -105,7 +105,7 @@ class Measurer(ABC):
     - Closing the generator early stops the work and leaves no process that runs a candidate.
     - `best_us` is the task's fastest time in this measuring context, as far as the round knows it: a
       candidate far slower than that, or than another slot, need not be timed precisely.
-    - A finish calls `compare` to measure the best candidates again. Each slot has at least one trial,
+    - A finish calls `measure_in_passes` for the best candidates. Each slot has at least one trial,
       and all its trials count. A candidate that falls far behind or fails has fewer than the others.
     - Raises NoDevice if no device serves the target, Unavailable if the tracker does not answer.
 

@@ -23,6 +23,7 @@ from mallorn.db.repositories.tasks import NewTask, Tasks
 from mallorn.db.repositories.trials import Trials
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.repositories.workloads import NewWorkload, Workloads, tir_of
+from mallorn.workers.host.code_digest import code_digest
 from mallorn.workers.host.pause_while_timing import paused_while_timing
 from mallorn.workers.interfaces.model_compiler import Extraction, ModelTask
 from mallorn.workers.interfaces.tensor_arguments import pack_arguments, unpack_arguments
@@ -31,8 +32,7 @@ from mallorn.workers.process.leased_stage import StageContext, leased_stage, sta
 from mallorn.workers.process.match_devices_and_builder import builder_of, context_without_builder
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.subprocesses.errors import ChildFailed
-from mallorn.workers.tvm.code_digest import code_digest
-from mallorn.workers.tvm.graph_recipes import is_reduced_form_of, recipe_for, skipped_passes
+from mallorn.workers.tvm.network.graph_recipes import is_reduced_form_of, recipe_for, skipped_passes
 
 MOST_NAMES: Final = 12
 NAMES_COMPARED: Final = 200

@@ -22,9 +22,9 @@ from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.withdraw_measurements import CLOCKS_SEC, Withdrawals
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.session import Database
+from mallorn.workers.host.code_digest import TVM_VERSION, current_builder_name
 from mallorn.workers.host.core_lock import lock_identity
 from mallorn.workers.measure.tracked_devices import Fleet
-from mallorn.workers.tvm.code_digest import TVM_VERSION, current_builder_name
 
 log = logging.getLogger(__name__)
 

@@ -18,12 +18,12 @@ from mallorn.core.states import WorkKind
 from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.jobs import STATES, Jobs
 from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem
+from mallorn.workers.host.code_digest import have_sources_changed
 from mallorn.workers.process.lease_renewal import LeaseKeeper
 from mallorn.workers.process.retry_rules import PROPOSING, retry_rule_for
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.subprocesses.errors import ChildError, suggest_next_step
 from mallorn.workers.subprocesses.shutdown import STOP
-from mallorn.workers.tvm.code_digest import have_sources_changed
 
 MEASURED: Final = (WorkKind.ROUND, WorkKind.FINISH)
 DETACHED: Final = "the device is detached: batch files carry candidates there"

@@ -15,8 +15,8 @@ from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.tables import Context, Job
 from mallorn.workers.device.device_class import DeviceClass
+from mallorn.workers.host.code_digest import current_builder_name
 from mallorn.workers.process.worker_runtime import Runtime
-from mallorn.workers.tvm.code_digest import current_builder_name
 
 
 def class_of(key: MachineKey) -> DeviceClass:

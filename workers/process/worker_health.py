@@ -9,8 +9,8 @@ from typing import Final
 
 from mallorn.core.errors import MallornError
 from mallorn.core.os_errors import explain_os_error
+from mallorn.workers.host.linker import check_linking, raise_if_disk_unusable
 from mallorn.workers.subprocesses.shutdown import STOP
-from mallorn.workers.tvm.linker import check_linking, raise_if_disk_unusable
 
 FIRST_REST_SEC: Final = 5.0
 LONGEST_REST_SEC: Final = 60.0

@@ -14,6 +14,7 @@ from mallorn.costmodels.views import VIEWS
 from mallorn.db.repositories.feature_cache import Features, FeatureSource
 from mallorn.db.session import Database
 from mallorn.searchers.space import Candidate, Sketch
+from mallorn.workers.host.code_digest import current_builder_name
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
 from mallorn.workers.subprocesses.errors import (
     HOSTS_DOING,
@@ -22,7 +23,6 @@ from mallorn.workers.subprocesses.errors import (
     ChildFailed,
     is_out_of_memory,
 )
-from mallorn.workers.tvm.code_digest import current_builder_name
 
 LOWERED: Final = REGISTRY["lowered_features"]  # the views that need lowering
 # Candidates per call of the compiler.

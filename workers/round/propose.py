@@ -21,10 +21,10 @@ from mallorn.searchers.fill_batch import Filter, as_pending_trials, propose_firs
 from mallorn.searchers.space import Space
 from mallorn.workers.interfaces.candidate_compiler import Validate
 from mallorn.workers.measure.measurer_interface import MeasureInput, number_candidates
+from mallorn.workers.measure.tvm_space import TvmSpace
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.round.feature_lookup import LOWERED, FeatureLookup
 from mallorn.workers.round.round_context import RoundContext, load_round
-from mallorn.workers.tvm.tvm_space import TvmSpace
 
 SAFE_SEARCHER: Final = "random"  # uses neither a model nor a sampler
 WIDER: Final = 3  # candidates drafted per candidate that a model of a lowered view chooses

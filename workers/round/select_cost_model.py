@@ -17,13 +17,12 @@ from mallorn.core.targets import Target
 from mallorn.core.values.decision_log import SkippedPart
 from mallorn.core.values.machine import Machine
 from mallorn.costmodels.base import CostModel
-from mallorn.costmodels.transfer_model_base import ManyDomains, TransferModel
 from mallorn.costmodels.views import VIEWS
 from mallorn.db.repositories.cost_models import BaseHead, CostModels
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.workloads import Workloads
 from mallorn.db.tables import CostModelRow, Round
-from mallorn.workers.tvm.code_digest import current_builder_name
+from mallorn.workers.host.code_digest import current_builder_name
 
 
 def model_of(row: CostModelRow) -> CostModel:
@@ -70,10 +69,10 @@ def create_untrained_model(
     session: Session, options: JobOptions, op: str, target_id: int, machine: Machine | None
 ) -> tuple[CostModel, CostModelName | None]:
     """Return an untrained model for a task family, and the name of the base (pre-trained)
-    model that it builds on. Transfer models build on the newest active base of a supported
-    class, others and jobs with `dataset=off` on none."""
+    model that it builds on. A class with `builds_on_base` gets the newest active base that it
+    can extend; other classes and jobs with `dataset=off` get none."""
     kind: type[CostModel] = resolve("cost_model", options.cost_model)
-    if issubclass(kind, (TransferModel, ManyDomains)) and options.dataset != OFF:
+    if kind.builds_on_base and options.dataset != OFF:
         for head in own_bases(session, op, target_id) or _nearest_bases(session, op, target_id):
             if kind.can_extend(resolve("cost_model", head.name.name)):
                 return kind.from_base(model_of(CostModels(session).get(head.id))), head.name

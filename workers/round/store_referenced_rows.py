@@ -17,9 +17,9 @@ from mallorn.db.repositories.targets import Targets
 from mallorn.db.tables import Context
 from mallorn.searchers.space import Sketch
 from mallorn.workers.device.device_class import Endpoint
+from mallorn.workers.host.code_digest import TVM_VERSION
 from mallorn.workers.measure.measurer_interface import DECLARE, UNDECLARED
 from mallorn.workers.process.match_devices_and_builder import builder_of
-from mallorn.workers.tvm.code_digest import TVM_VERSION
 
 SPACE: Final = "post-order-apply/1"  # name and version: another version's sketches may not rebuild
 

@@ -201,7 +201,7 @@ class Child:
         """Return the packed result of the finished call, or raise its exception."""
         reply, self._reply = self._reply, None
         if reply is None:
-            raise RuntimeError("the child has not answered yet: call answered() first")
+            raise RuntimeError("the child has not answered yet: call receive_answer() first")
         self._busy = False
         if self._max_calls is not None and self._calls >= self._max_calls:
             self.kill()
@@ -214,7 +214,7 @@ class Child:
         return reply.body
 
     def wait(self, timeout_sec: float) -> None:
-        """Sleep until `answered` can make progress, or `timeout_sec` is over."""
+        """Sleep until `receive_answer` can make progress, or `timeout_sec` is over."""
         self._open_channel.wait(min(timeout_sec, LOOK_SEC))
 
     def kill_after_timeout(self, timeout_sec: float) -> errors.ChildError:

@@ -7,8 +7,8 @@
         def full_trace(self, tir: str, trace: str) -> str | None:
             "The trace with its decisions."
 
-`compiler.full_trace(tir, trace)` calls the helper process. There, `Compiler.full_trace.by(function)` makes
-the handler that answers the call. A time limit may be a function of the call's arguments.
+`compiler.full_trace(tir, trace)` calls the helper process. There, the declared method's `make_handler` wraps
+the function that answers the call. A time limit may be a function of the call's arguments.
 """
 
 import inspect
@@ -83,7 +83,7 @@ class Asker(Protocol):
 
 class Method(Generic[P, R]):
     """A declared method. On an instance, it calls the process; on the class, it creates
-    calls (`of`) and handlers (`by`)."""
+    calls (`make_call`) and handlers (`make_handler`)."""
 
     def __init__(self, declared: Callable[Concatenate[Any, P], R], limit_sec: Limit) -> None:
         self.name = declared.__name__
@@ -160,8 +160,8 @@ def method(limit_sec: Limit) -> Callable[[Callable[Concatenate[Any, P], R]], Met
 
 
 def collect_handlers(interface: type, *given_handlers: Handler) -> Served:
-    """Return the handlers by name, for `serve`. Raises TypeError unless `answers` are
-    exactly the methods that the class `face` declares."""
+    """Return the handlers by name, for `serve`. Raises TypeError unless `given_handlers`
+    are exactly the methods that the class `interface` declares."""
     handlers = dict(given_handlers)
     declared = {name for name in dir(interface) if isinstance(getattr(interface, name), Method)}
     if handlers.keys() != declared:

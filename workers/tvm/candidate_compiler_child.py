@@ -7,20 +7,20 @@ from typing import Final
 os.environ.setdefault("TVM_NUM_THREADS", "1")
 
 from mallorn.core.targets import Target
+from mallorn.workers.host.code_digest import refuse_if_code_changed
+from mallorn.workers.host.linker import prepare_linking
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
 from mallorn.workers.interfaces.hardware_probes import Probe
 from mallorn.workers.subprocesses.serve_calls import serve
 from mallorn.workers.subprocesses.typed_method import collect_handlers
-from mallorn.workers.tvm.build_libraries import build
-from mallorn.workers.tvm.code_digest import refuse_if_code_changed
-from mallorn.workers.tvm.cpu_probes import build_one_probe, build_probes
-from mallorn.workers.tvm.cuda_probes import build_cuda_probes
-from mallorn.workers.tvm.linker import prepare_linking
-from mallorn.workers.tvm.loop_nests import nests
-from mallorn.workers.tvm.lowered_views import compute_lowered_features
-from mallorn.workers.tvm.parsed_program_cache import vector_lanes
-from mallorn.workers.tvm.rebuild_schedule import full_trace, validate
-from mallorn.workers.tvm.sketches import design_space
+from mallorn.workers.tvm.compile.build_libraries import build
+from mallorn.workers.tvm.programs.loop_nests import nests
+from mallorn.workers.tvm.programs.parsed_program_cache import vector_lanes
+from mallorn.workers.tvm.sessions.cpu_probes import build_one_probe, build_probes
+from mallorn.workers.tvm.sessions.cuda_probes import build_cuda_probes
+from mallorn.workers.tvm.space.lowered_views import compute_lowered_features
+from mallorn.workers.tvm.space.rebuild_schedule import full_trace, validate
+from mallorn.workers.tvm.space.sketches import design_space
 
 
 def build_probes_of_any_kind(target: str, folder: str) -> list[Probe]:

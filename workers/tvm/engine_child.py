@@ -16,11 +16,11 @@ from mallorn.core.errors import Unavailable
 from mallorn.graphc.export.compare_with_onnxruntime import make_session, run_onnxruntime, worst_error
 from mallorn.graphc.export.export_checks import is_quantised
 from mallorn.workers.device.detect_host import physical_cores
+from mallorn.workers.host.code_digest import refuse_if_code_changed
 from mallorn.workers.interfaces.whole_model_engine import Engine, LoadedEngine
 from mallorn.workers.subprocesses.serve_calls import serve
 from mallorn.workers.subprocesses.typed_method import collect_handlers
-from mallorn.workers.tvm.code_digest import refuse_if_code_changed
-from mallorn.workers.tvm.time_probes import time_probes_here
+from mallorn.workers.tvm.sessions.time_probes import time_probes_here
 
 WARM_UP_CALLS: Final = 2
 ROUGH_CALLS: Final = 20

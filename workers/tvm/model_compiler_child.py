@@ -13,6 +13,7 @@ from mallorn.graphc.core.pass_registry import OWN_PASSES
 from mallorn.graphc.core.pass_runner import run_passes
 from mallorn.graphc.export import compile_network as stock
 from mallorn.graphc.phases import BEFORE_SCHEDULES, pass_table
+from mallorn.workers.host.code_digest import refuse_if_code_changed
 from mallorn.workers.interfaces.model_compiler import (
     ModelCompiler,
     PassReport,
@@ -22,34 +23,34 @@ from mallorn.workers.interfaces.model_compiler import (
     Shapes,
     Signature,
 )
+from mallorn.workers.measure.compare_outputs import compare_models, compare_outputs
 from mallorn.workers.sandbox.sandbox import OFF
 from mallorn.workers.subprocesses.child_main import REACHED_VARIABLE
 from mallorn.workers.subprocesses.serve_calls import serve
 from mallorn.workers.subprocesses.typed_method import collect_handlers
-from mallorn.workers.tvm.check_dataset import next_rows, open_dataset
-from mallorn.workers.tvm.check_onnx_model import read_model
-from mallorn.workers.tvm.code_digest import refuse_if_code_changed
-from mallorn.workers.tvm.compare_outputs import compare_models, compare_outputs
-from mallorn.workers.tvm.compile_model import compile_default, compile_model, import_ahead
-from mallorn.workers.tvm.explain_kernels import explain_kernels
-from mallorn.workers.tvm.extract_tasks import extract
-from mallorn.workers.tvm.extract_tasks_of_range import extract_range
-from mallorn.workers.tvm.graph_recipes import step_json
-from mallorn.workers.tvm.import_onnx_to_relax import load_network
-from mallorn.workers.tvm.parsed_program_cache import parse_module, parse_tvm_target
-from mallorn.workers.tvm.program_evaluator import ProgramEvaluator, redirect_folding
-from mallorn.workers.tvm.reference_outputs import build_whole_program, write_reference
-from mallorn.workers.tvm.remaining_copies import count_remaining_copies
-from mallorn.workers.tvm.restore_records import read_metaschedule_log, read_schedule_directory
-from mallorn.workers.tvm.run_recipe_passes import PassFailed, as_tvm_target, name_pass_in_errors
-from mallorn.workers.tvm.tuning_database import apply_trace, write_database
+from mallorn.workers.tvm.compile.compile_model import compile_default, compile_model, import_ahead
+from mallorn.workers.tvm.compile.explain_kernels import explain_kernels
+from mallorn.workers.tvm.compile.program_evaluator import ProgramEvaluator, redirect_folding
+from mallorn.workers.tvm.compile.reference_outputs import build_whole_program, write_reference
+from mallorn.workers.tvm.network.check_onnx_model import read_model
+from mallorn.workers.tvm.network.extract_tasks import extract
+from mallorn.workers.tvm.network.extract_tasks_of_range import extract_range
+from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.network.remaining_copies import count_remaining_copies
+from mallorn.workers.tvm.network.run_recipe_passes import PassFailed, as_tvm_target, name_pass_in_errors
+from mallorn.workers.tvm.programs.parsed_program_cache import parse_module, parse_tvm_target
+from mallorn.workers.tvm.records.check_dataset import next_rows, open_dataset
+from mallorn.workers.tvm.records.restore_records import read_metaschedule_log, read_schedule_directory
+from mallorn.workers.tvm.records.tuning_database import apply_trace, write_database
 
 
 def report_passes(
     model_path: str, target: str, recipe: str, input_shapes: Shapes, without: list[str], dump_dir: str | None
 ) -> RecipeReport:
     phases = BEFORE_SCHEDULES[recipe]
-    valid_names = {row.name for row in pass_table()} | {step.name for phase in phases for step in phase.steps}
+    valid_names = {row.name for row in pass_table()} | {
+        step["pass"] for phase in phases for step in phase.steps
+    }
     if unknown := sorted({*without} - valid_names):
         raise UnknownName(f"unknown pass {unknown[0]!r}", hint=f"known: {', '.join(sorted(valid_names))}")
 
@@ -59,12 +60,12 @@ def report_passes(
     for number, phase in enumerate(phases, start=1):
         for step in phase.steps:
             try:
-                with name_pass_in_errors(step.name):
-                    mod, step_reports = run_passes(mod, [step_json(step)], tvm_target, without)
+                with name_pass_in_errors(step["pass"]):
+                    mod, step_reports = run_passes(mod, [step], tvm_target, without)
             except PassFailed as error:
-                if step.name not in OWN_PASSES:
+                if step["pass"] not in OWN_PASSES:
                     raise
-                step_reports = [Report(step.name, skipped=error.message)]
+                step_reports = [Report(step["pass"], skipped=error.message)]
             reports += [
                 PassReport(
                     phase=phase.name,

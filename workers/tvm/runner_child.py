@@ -20,6 +20,7 @@ from mallorn.core.values.machine import GpuAttributes
 from mallorn.workers.device.device_class import DeviceClass, Endpoint, endpoint_of
 from mallorn.workers.device.random_and_saved_arrays import load_arrays, save_arrays
 from mallorn.workers.device.slice_timing_result import Slice, SliceTimes
+from mallorn.workers.host.code_digest import refuse_if_code_changed
 from mallorn.workers.host.host_memory import COPIES_OF_ONE
 from mallorn.workers.host.load_meter import Load
 from mallorn.workers.interfaces.device_runner import DEVICE_WAIT_SEC, DeviceModel, LibraryRun, Runner
@@ -31,8 +32,7 @@ from mallorn.workers.measure.stopping.incremental_timing import SEC_US, Candidat
 from mallorn.workers.measure.stopping.stopping_rule import NamedRule
 from mallorn.workers.subprocesses.serve_calls import serve
 from mallorn.workers.subprocesses.typed_method import collect_handlers
-from mallorn.workers.tvm.code_digest import refuse_if_code_changed
-from mallorn.workers.tvm.time_probes import shortest
+from mallorn.workers.tvm.sessions.time_probes import shortest
 
 
 class ImpossibleTime(Exception):
@@ -51,7 +51,7 @@ def check_times(run_us: Sequence[float], elapsed_us: float) -> None:
 
 
 if TYPE_CHECKING:
-    from mallorn.workers.tvm.remote_device import RemoteDevice, RemoteModel
+    from mallorn.workers.tvm.sessions.remote_device import RemoteDevice, RemoteModel
 
 # Duration of the rough timing before the actual one, which takes twenty times as long.
 ROUGH_MS: Final = 5
@@ -204,7 +204,7 @@ def host_load(tracker: str, target: str, timeout_sec: float) -> Load:
 def _run_with_model(model: DeviceModel, timeout_sec: float, work: Callable[["RemoteModel"], T]) -> T:
     """Run `work` with a model on a device, and load the model first if it is not there. The
     host is reserved meanwhile. Raises CannotRun, Unavailable."""
-    from mallorn.workers.tvm.remote_device import RemoteModel
+    from mallorn.workers.tvm.sessions.remote_device import RemoteModel
 
     identity(model.tracker, model.target, hold=True, like=model.like)
     if model not in _models:  # before its upload, check that the device has memory to load it
@@ -230,7 +230,7 @@ def _run_on_device(
     tracker: str, target: str, key: str, timeout_sec: float, work: Callable[["RemoteDevice"], T]
 ) -> T:
     """Run `work` on a device; end the session on failure. Raises CannotRun, Unavailable."""
-    from mallorn.workers.tvm.remote_device import CandidateFailed, CandidateTimeout
+    from mallorn.workers.tvm.sessions.remote_device import CandidateFailed, CandidateTimeout
 
     device = _device(tracker, target)
     name = device.identity["name"]
@@ -254,7 +254,7 @@ def release_devices() -> None:
 
 
 def _device(tracker: str, target: str, wait_sec: float = DEVICE_WAIT_SEC) -> "RemoteDevice":
-    from mallorn.workers.tvm.remote_device import RemoteDevice
+    from mallorn.workers.tvm.sessions.remote_device import RemoteDevice
 
     if (tracker, target) not in _devices:
         release_devices()  # a sandboxed process can use one session at a time
@@ -273,7 +273,7 @@ def _run_library(
 ) -> LibraryRun:
     """Call `prepare`, without a time limit, then upload a library and run `work`, which
     returns microseconds. A failure ends the session and is returned as an outcome."""
-    from mallorn.workers.tvm.remote_device import CandidateFailed, CandidateTimeout
+    from mallorn.workers.tvm.sessions.remote_device import CandidateFailed, CandidateTimeout
 
     started_sec = time.monotonic()
     outcome, error, run_us = Outcome.OK, "", None

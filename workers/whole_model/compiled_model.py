@@ -27,7 +27,7 @@ from mallorn.workers.interfaces.model_compiler import (
 from mallorn.workers.interfaces.whole_model_engine import Engine, LoadedEngine
 from mallorn.workers.sandbox.landlock import READ
 from mallorn.workers.subprocesses.pending_call import PendingCall
-from mallorn.workers.tvm.graph_recipes import precision_of
+from mallorn.workers.tvm.network.graph_recipes import precision_of
 from mallorn.workers.whole_model.device_engine import DeviceEngine, DevicePool
 from mallorn.workers.whole_model.interleaved_timing import KernelRacer
 

@@ -1,6 +1,6 @@
 """API keys, owners, sessions and audit entries, as the coordinator sends them."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
@@ -35,16 +35,12 @@ class NewApiKey(ApiKey):
 class OwnerStatus(Value):
     """An owner, and whether the owner is banned."""
 
-    OLD_NAMES: ClassVar = {"put_out_at": "banned_at"}
-
     owner: Annotated[str, Field(description="The name; after `erase` the name that replaced it.")]
     banned_at: Annotated[float | None, Field(description="Time of the ban; null: not banned.")] = None
 
 
 class Session(Value):
     """Identity and scopes of a browser or another client."""
-
-    OLD_NAMES: ClassVar = {"keys": "requires_key", "refused": "refusal"}
 
     owner: Annotated[str | None, Field(description="null: nobody is signed in.")] = None
     scopes: Annotated[tuple[Scope, ...], Field(description="Requests that it may make.")] = ()

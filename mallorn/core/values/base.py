@@ -1,9 +1,8 @@
 """Base class of all values: immutable, validated, and tolerant of other versions' fields."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict
 
 
 class Value(BaseModel):
@@ -19,17 +18,6 @@ class Value(BaseModel):
         serialize_by_alias=True,
         json_schema_serialization_defaults_required=True,
     )
-
-    #: Names that earlier versions gave to fields in JSON, with the names of today.
-    OLD_NAMES: ClassVar[Mapping[str, str]] = {}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_old_names(cls, data: Any) -> Any:
-        if not cls.OLD_NAMES or not isinstance(data, Mapping):
-            return data
-        renamed = {new: data[old] for old, new in cls.OLD_NAMES.items() if old in data}
-        return renamed | {name: value for name, value in data.items() if name not in cls.OLD_NAMES}
 
     @classmethod
     def from_row(cls, row: object, **values: object) -> Self:

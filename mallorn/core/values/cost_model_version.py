@@ -1,6 +1,6 @@
 """A cost-model version with its metrics, as the coordinator sends it."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
@@ -23,12 +23,6 @@ class SplitFigures(Value):
 
 class CostModelMetrics(SplitFigures):
     """Training data of a version; for a pretrained base also its metrics on the first split."""
-
-    OLD_NAMES: ClassVar = {
-        "trained_on": "training_rows",
-        "chosen_from": "available_rows",
-        "foreign": "foreign_rows",
-    }
 
     training_rows: Annotated[int | None, Field(description="Number of training rows.")] = None
     available_rows: Annotated[

@@ -1,7 +1,7 @@
 """Models, measurements and schedules in the database, as the coordinator sends them."""
 
 from datetime import date
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
@@ -98,8 +98,6 @@ class DayCount(Value):
 
 class DatasetStats(Value):
     """Counts of measurements; each list of names begins with the largest count."""
-
-    OLD_NAMES: ClassVar = {"imported": "imported_measurements", "foreign": "foreign_records"}
 
     measurements: int = 0
     imported_measurements: Annotated[int, Field(description="Number from other datasets.")] = 0

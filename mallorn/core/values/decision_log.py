@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import inf
-from typing import Annotated, ClassVar, Final, Self
+from typing import Annotated, Final, Self
 
 from pydantic import ConfigDict, Field
 
@@ -14,8 +14,6 @@ from mallorn.core.values.disturbance import Disturbance
 
 class RoundStats(Value):
     """Durations, cost model and disturbance of a finished round."""
-
-    OLD_NAMES: ClassVar = {"rank_own": "own_accuracy", "rank_others": "other_accuracies"}
 
     propose_sec: float = 0.0
     measure_sec: Annotated[float, Field(description="From its proposals to its last result.")] = 0.0
@@ -79,8 +77,6 @@ class DeviceUse(Value):
 class RoundForecast(Value):
     """The forecast for a planned round. Latencies are those of its best candidate."""
 
-    OLD_NAMES: ClassVar = {"promise": "gain_probability"}
-
     expected_us: Annotated[float, Field(description="Median.")]
     low_us: Annotated[float, Field(description="Lower end of the 80 % interval.")]
     high_us: Annotated[float, Field(description="Upper end of that interval.")]
@@ -95,16 +91,12 @@ class RoundForecast(Value):
 class SkippedPart(Value):
     """A searcher or cost model that failed, so that the round went on without it."""
 
-    OLD_NAMES: ClassVar = {"why": "reason"}
-
     name: str
     reason: str = ""
 
 
 class RoundNotes(Value):
     """Why the policy chose a round, and which searchers or cost models failed and were skipped."""
-
-    OLD_NAMES: ClassVar = {"without": "skipped_parts"}
 
     model_config = ConfigDict(extra="allow")
 
@@ -117,12 +109,6 @@ class RoundNotes(Value):
 
 class RoundStatus(Value):
     """A round: why it was planned, its forecast and its result."""
-
-    OLD_NAMES: ClassVar = {
-        "before_us": "previous_best_us",
-        "found_us": "best_us",
-        "in_interval": "is_in_interval",
-    }
 
     id: int = 0
     index: Annotated[int, Field(description="Position among the job's rounds, in planning order.")]

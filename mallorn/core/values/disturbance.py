@@ -1,7 +1,7 @@
 """Disturbance of timings by other programs on the device's host, and the time it cost."""
 
 from collections.abc import Iterable
-from typing import Annotated, ClassVar, Final, Self
+from typing import Annotated, Final, Self
 
 from pydantic import Field
 
@@ -15,16 +15,7 @@ HINT: Final = "use --wait-for-quiet to time candidates only while the host is qu
 
 
 class Disturbance(Value):
-    """How other programs disturbed some timings; on a quiet host `bounds` and `lost_sec` are 0."""
-
-    OLD_NAMES: ClassVar = {
-        "timed": "candidates",
-        "bounds": "upper_bounds",
-        "kept_sec": "valid_sec",
-        "lost_sec": "repeated_sec",
-        "rivals": "other_programs",
-        "raised": "has_priority",
-    }
+    """How other programs disturbed some timings; on a quiet host `upper_bounds` and `lost_sec` are 0."""
 
     candidates: Annotated[int, Field(description="Candidates that ran on a device.")] = 0
     upper_bounds: Annotated[int, Field(description="Candidates with times that are only upper bounds.")] = 0

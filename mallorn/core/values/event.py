@@ -1,7 +1,7 @@
 """Events of a job: one class per kind of event, distinguished by `kind`."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal, Union
+from typing import Annotated, Any, Final, Literal, Union
 
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
@@ -34,8 +34,6 @@ class SubmittedEvent(JobEvent):
 
 
 class ImportedEvent(JobEvent):
-    OLD_NAMES: ClassVar = {"known": "known_measurements"}
-
     kind: Literal["imported"] = "imported"
     tasks: int
     known_measurements: Annotated[
@@ -45,8 +43,6 @@ class ImportedEvent(JobEvent):
 
 class FamilyChangedEvent(JobEvent):
     """A task moved to another family, whose measurements and cost model it now shares."""
-
-    OLD_NAMES: ClassVar = {"why": "reason"}
 
     kind: Literal["family_changed"] = "family_changed"
     task: int
@@ -76,8 +72,6 @@ class RoundPlannedEvent(JobEvent):
 
 class MeasuredEvent(JobEvent):
     """Some candidates of a round have outcomes."""
-
-    OLD_NAMES: ClassVar = {"failed": "failures"}
 
     kind: Literal["measured"] = "measured"
     round: int
@@ -129,8 +123,6 @@ class WarningEvent(JobEvent):
 
 
 class FinishingEvent(JobEvent):
-    OLD_NAMES: ClassVar = {"why": "reason"}
-
     kind: Literal["finishing"] = "finishing"
     reason: Annotated[str, Field(description="Why tuning ended, as text.")]
     outlook: Annotated[Outlook | None, Field(description="What more trials would bring; null: unknown.")] = (
@@ -149,8 +141,6 @@ class CheckedEvent(JobEvent):
 
 class ExportedEvent(JobEvent):
     """A first version, checked as a whole, can be downloaded; the job continues to improve it."""
-
-    OLD_NAMES: ClassVar = {"sec": "seconds", "ratio": "latency_ratio"}
 
     kind: Literal["exported"] = "exported"
     seconds: Annotated[float, Field(description="Seconds since the job was submitted.")]
@@ -178,8 +168,6 @@ class BenchedEvent(JobEvent):
 
 
 class FailedEvent(JobEvent):
-    OLD_NAMES: ClassVar = {"why": "reason"}
-
     kind: Literal["failed"] = "failed"
     error: Annotated[str, Field(description="Class of the error; may be empty.")] = ""
     detail: str = ""
@@ -189,8 +177,6 @@ class FailedEvent(JobEvent):
 
 
 class PausedEvent(JobEvent):
-    OLD_NAMES: ClassVar = {"why": "reason"}
-
     kind: Literal["paused"] = "paused"
     state: JobState
     trials: int | None = None

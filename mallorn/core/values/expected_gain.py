@@ -1,7 +1,7 @@
 """Gain expected from more trials of a job, and how far tasks are from hardware limits."""
 
 from math import ceil
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, Final
 
 from pydantic import Field
 
@@ -20,8 +20,6 @@ LITTLE: Final = 0.02  # share of the latency by which two jobs without trials ma
 
 class Outlook(Value):
     """What the planner expected at its last decision. Latencies are weighted sums over tasks."""
-
-    OLD_NAMES: ClassVar = {"now_us": "current_us", "end_us": "expected_us"}
 
     current_us: Annotated[float, Field(gt=0, description="Best measured latencies.")]
     limit_us: Annotated[
@@ -65,8 +63,6 @@ class Outlook(Value):
 class TaskGap(Value):
     """How far a task's first guess was from the machine's limit, and what trials won of it."""
 
-    OLD_NAMES: ClassVar = {"op": "operator", "open": "initial_gap", "won": "closed_gap"}
-
     operator: Annotated[str, Field(description="Operator of the task.")] = ""
     initial_gap: Annotated[float, Field(description="Natural logarithm of the guess's time over the limit.")]
     closed_gap: Annotated[
@@ -81,8 +77,6 @@ class TaskGap(Value):
 
 class TuningGain(Value):
     """Gain that trials would bring after a job without any, as a share of the model's latency."""
-
-    OLD_NAMES: ClassVar = {"unseen": "unseen_operators"}
 
     gain: Annotated[float, Field(description="Expected gain.")]
     low: Annotated[float, Field(description="Lower end of its 80 % interval.")]

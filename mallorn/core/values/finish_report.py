@@ -4,7 +4,7 @@ Every key may be missing: a finish omits what it could not do; earlier versions 
 """
 
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
@@ -47,8 +47,6 @@ class Limits(Value):
 class SkippedStep(Value):
     """A step that the finish skipped."""
 
-    OLD_NAMES: ClassVar = {"why": "reason"}
-
     step: str = "a step"
     reason: str = "for a reason that was not kept"
     hint: Annotated[str, Field(description="What would make it possible; may be empty.")] = ""
@@ -85,8 +83,6 @@ class BeforeAfter(Value):
 
 class ModelContests(Value):
     """The result of deciding close contests inside the whole model."""
-
-    OLD_NAMES: ClassVar = {"taken": "uses_replacements", "guessed": "uses_guesses"}
 
     tasks: Annotated[list[Swap], Field(description="Tasks whose schedules were replaced.")] = []
     latency_us: BeforeAfter | None = None
@@ -130,8 +126,6 @@ class LoadedLatency(Value):
 class Contention(Value):
     """The result of looking for a second version of the schedules, for busy hosts."""
 
-    OLD_NAMES: ClassVar = {"wins_from": "min_programs"}
-
     tasks: Annotated[list[Swap], Field(description="Tasks that differ, timed under the highest load.")] = []
     loads: Annotated[list[LoadedLatency], Field(description="Both versions, timed in turn.")] = []
     min_programs: Annotated[
@@ -162,8 +156,6 @@ class Confidence(StrEnum):
 class UnmeasuredSchedule(Value):
     """The schedule of a task, chosen without measuring."""
 
-    OLD_NAMES: ClassVar = {"because": "basis", "sure": "confidence", "checked": "is_verified"}
-
     source: Source
     basis: Annotated[str, Field(description="What the choice is based on, as text.")]
     confidence: Confidence
@@ -187,19 +179,6 @@ class StoredLibrary(Value):
 
 class FinishReport(Value):
     """The result of a finish."""
-
-    OLD_NAMES: ClassVar = {
-        "found": "schedule_count",
-        "of": "workload_count",
-        "missing": "unscheduled_workloads",
-        "without_schedule": "tasks_without_winner",
-        "without_time": "untimed_tasks",
-        "not_timed": "untimed_reason",
-        "inside_the_model": "model_contests",
-        "found_by": "search_methods",
-        "answers": "unmeasured_schedules",
-        "not_done": "skipped_steps",
-    }
 
     schedule_count: Annotated[
         int | None, Field(description="Workloads of the model that have a schedule.")

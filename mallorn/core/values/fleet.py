@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, Final
 
 from pydantic import Field
 
@@ -49,8 +49,6 @@ class DisturbedInterval(Value):
 class DeviceInfo(Value):
     """What a device reported about itself and its host."""
 
-    OLD_NAMES: ClassVar = {"locks": "lock_file"}
-
     address: str = ""
     hostname: str = ""
     machine: Annotated[str, Field(description="Instruction set, such as `x86_64`.")] = ""
@@ -87,8 +85,6 @@ class DeviceInfo(Value):
 class DeviceMachine(Value):
     """The measured machine of a device, shared by all devices of its class."""
 
-    OLD_NAMES: ClassVar = {"why": "reason", "at": "probed_at"}
-
     machine: Annotated[Machine | None, Field(description="null: it is not measured.")] = None
     reason: Annotated[str, Field(description="Why it is not measured.")] = ""
     probed_at: Annotated[
@@ -107,13 +103,6 @@ class DeviceMachine(Value):
 
 class WorkerInfo(Value):
     """What a worker reported about itself."""
-
-    OLD_NAMES: ClassVar = {
-        "tunes": "can_tune",
-        "locks": "lock_file",
-        "resting": "missing_resource",
-        "roll_call_error": "device_list_error",
-    }
 
     pid: int | None = None
     can_tune: Annotated[bool, Field(description="false: it only imports models.")] = True
@@ -139,8 +128,6 @@ class WorkerInfo(Value):
 
 class DeviceStatus(Value):
     """A device that measures candidates."""
-
-    OLD_NAMES: ClassVar = {"seen_sec": "silent_sec"}
 
     id: int
     name: str
@@ -180,8 +167,6 @@ class Withdrawn(Value):
 
 class WorkerStatus(Value):
     """A worker process."""
-
-    OLD_NAMES: ClassVar = {"seen_sec": "silent_sec"}
 
     id: str
     host_id: str
@@ -239,8 +224,6 @@ class StageOnWorker(Value):
 
 class FleetActivity(Value):
     """What ran within a time window that ends now, and what waits."""
-
-    OLD_NAMES: ClassVar = {"now": "current_time", "stints": "rounds", "complete": "is_complete"}
 
     current_time: Annotated[float, Field(description="By the database's clock.")]
     since: float

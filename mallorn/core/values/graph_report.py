@@ -1,6 +1,6 @@
 """Report of an import: the model's graph before and after the passes."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field, JsonValue
 
@@ -18,8 +18,6 @@ class TensorSpec(Value):
 
 class GraphStep(Value):
     """One pass, with the numbers of operator calls and functions before and after it."""
-
-    OLD_NAMES: ClassVar = {"skipped": "skip_reason"}
 
     name: Annotated[str, Field(alias="pass", description="Name of a pass of Mallorn, or dotted below `tvm`.")]
     ops_before: int = 0
@@ -52,8 +50,6 @@ class StoredRecipe(Value):
 
 class RemainingCopy(Value):
     """A function that only moves data, such as a transpose, and the operator that requires it."""
-
-    OLD_NAMES: ClassVar = {"asked_by": "required_by"}
 
     function: str
     kind: Annotated[str, Field(description="transpose, concatenation, pad, slice or copy.")]

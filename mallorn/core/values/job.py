@@ -1,6 +1,6 @@
 """A job as the coordinator sends it: state, progress, tasks and reports."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field, JsonValue
 
@@ -16,8 +16,6 @@ from mallorn.core.values.verdict import Verdict
 
 class JobProgress(Value):
     """Progress of a job."""
-
-    OLD_NAMES: ClassVar = {"in_flight": "open_candidates", "left_unbuilt": "unbuilt_candidates"}
 
     trials: Annotated[int, Field(description="Candidates passed to a builder so far.")] = 0
     open_candidates: Annotated[int, Field(description="Candidates of open rounds without an outcome.")] = 0

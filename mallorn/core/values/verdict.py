@@ -1,7 +1,7 @@
 """Verdict on a job: how good its result is, in one line."""
 
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
@@ -20,8 +20,6 @@ class Level(StrEnum):
 class Comparison(Value):
     """The tuned model compared with onnxruntime, by the same rules as the verdict."""
 
-    OLD_NAMES: ClassVar = {"words": "text"}
-
     level: Annotated[
         Level,
         Field(description="`good`: as fast or faster. `fair`: little slower, or uncertain. `poor`: slower."),
@@ -36,8 +34,6 @@ class Comparison(Value):
 
 class Verdict(Value):
     """How good a job's result is, and what to do next."""
-
-    OLD_NAMES: ClassVar = {"next": "next_command", "beside": "comparison"}
 
     level: Annotated[
         Level,

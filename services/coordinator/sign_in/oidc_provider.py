@@ -37,7 +37,7 @@ class ProviderMetadata(Generic[Document]):
         self._fetched_sec = self._tried_sec = -math.inf
 
     def read(self, *, must_refetch: bool = False) -> Document:
-        """Return the document, up to KEPT_SEC old; `anew` refetches. Raises Unavailable."""
+        """Return the document, up to KEPT_SEC old; `must_refetch` refetches. Raises Unavailable."""
         with self._lock:
             if (must_refetch or not self._is_fresh()) and self._clock() - self._tried_sec >= AGAIN_SEC:
                 try:

@@ -121,7 +121,7 @@ class _ArchiveBuffer:
 
 
 class Upload:
-    """Receives a model and computes its hash and size; `keep` gives it its final name."""
+    """Receives a model and computes its hash and size; `move_to_final_path` gives it its final name."""
 
     def __init__(self, artifacts: str, limit_bytes: int) -> None:
         self._artifacts = artifacts

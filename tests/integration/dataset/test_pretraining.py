@@ -14,12 +14,12 @@ from mallorn.core.values.cost_model_version import CostModelMetrics, CostModelVe
 from mallorn.core.virtual_devices import add_virtual_device
 from mallorn.costmodels.base import CostModel, Groups, Matrix, Vector
 from mallorn.costmodels.lightgbm_models import LightGBM
-from mallorn.costmodels.transfer_model_base import ManyDomains
 from mallorn.db.dataset.take_snapshots import take_snapshot
 from mallorn.db.repositories.cost_models import CostModels, CostModelVersions
 from mallorn.db.repositories.snapshots import Selection
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.session import Database
+from mallorn.research.costmodels.transfer_model_base import ManyDomains
 from mallorn.research.pretraining import pretrain as bases
 from mallorn.research.pretraining.pretrain import PretrainedBase, pretrain
 from mallorn.research.pretraining.read_measurements import read_measurements

@@ -19,7 +19,7 @@ from mallorn.db.session import Database
 from mallorn.db.tables import Base, Measurement, SketchRow, Workload
 from mallorn.workers.interfaces.checked_dataset import CheckedDataset
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
-from mallorn.workers.tvm.sketches import sketch_key
+from mallorn.workers.tvm.space.sketches import sketch_key
 from tests.fixtures.hostile import programs
 from tests.fixtures.parcels import ROWS_EACH, WORKLOADS, change_rows, rename, small_parcel
 

@@ -187,7 +187,7 @@ def test_a_job_that_failed_in_its_finish_tunes_on_with_more_trials(rows, jobs):
 def test_a_done_job_is_finished_again_for_what_its_finish_left_out(rows, jobs):
     jobs.move_to_state(rows.job_id, [JobState.TUNING], JobState.DONE)
     jobs.store_report_columns(
-        rows.job_id, report={"skipped_steps": [{"step": "run", "why": "it died", "hint": ""}]}
+        rows.job_id, report={"skipped_steps": [{"step": "run", "reason": "it died", "hint": ""}]}
     )
     assert jobs.resume(rows.job_id, "ada").state == JobState.FINISHING
 

@@ -101,7 +101,7 @@ def test_a_device_keeps_what_is_known_of_its_machine_until_it_is_another(databas
     call._report_devices()
     assert met == ["pod-000", "pod-001", "pod-002", "pod-003"]
     with database.transaction() as session:
-        session.execute(update(Device).values(machine={"why": "it was measured"}))
+        session.execute(update(Device).values(machine={"reason": "it was measured"}))
     tracker.known.append(
         TrackedDevice("key", TARGETS[0], False, Endpoint("pod-new", "h", "class", 2, "0.27.0"))
     )

@@ -16,7 +16,7 @@ from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import GraphReport, StoredRecipe
 from mallorn.core.values.manifest import Manifest
 from mallorn.workers.interfaces.model_compiler import Extraction, ModelTask, Tuned
-from mallorn.workers.tvm.graph_recipes import recipe_for
+from mallorn.workers.tvm.network.graph_recipes import recipe_for
 from zoo import MODELS
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
@@ -45,7 +45,7 @@ class Example:
 
     @cached_property
     def extracted(self) -> Extraction:
-        from mallorn.workers.tvm.extract_tasks import extract
+        from mallorn.workers.tvm.network.extract_tasks import extract
 
         return extract(self.path, self.target, self.recipe, {})
 
@@ -67,7 +67,7 @@ class Example:
 
     def write(self, folder: str, records: list[Tuned]) -> str:
         """A schedule directory with these records and a manifest."""
-        from mallorn.workers.tvm.tuning_database import write_database
+        from mallorn.workers.tvm.records.tuning_database import write_database
 
         directory = self.folder / folder
         write_database(str(directory), self.target, records)
@@ -79,8 +79,8 @@ class Example:
 
 def first_trace(tir: str, target: str) -> str:
     """The full trace of a valid candidate, from TVM's richest sketch that allows one."""
-    from mallorn.workers.tvm.parsed_program_cache import new_schedule, tune_context
-    from mallorn.workers.tvm.sketches import to_plain_value
+    from mallorn.workers.tvm.programs.parsed_program_cache import new_schedule, tune_context
+    from mallorn.workers.tvm.space.sketches import to_plain_value
 
     context = tune_context(tir, target)
     for sketch in reversed(context.generate_design_space()):

@@ -9,7 +9,7 @@ from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.manifest import MANIFEST, Manifest
 from mallorn.workers.finish.shape_dispatch import add_dispatch_rules
 from mallorn.workers.interfaces.model_compiler import Extraction
-from mallorn.workers.tvm.extract_tasks_of_range import extract_range
+from mallorn.workers.tvm.network.extract_tasks_of_range import extract_range
 from tests.integration.tvm_graph.conftest import Example
 
 

@@ -20,8 +20,8 @@ from tvm.target.codegen import target_has_features
 from mallorn.graphc.export import compile_network
 from mallorn.graphc.export.zip_graphc import write_archive
 from mallorn.workers.device.detect_host import detect_target
-from mallorn.workers.tvm.compile_model import compile_model
-from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
+from mallorn.workers.tvm.compile.compile_model import compile_model
+from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
 from tests.fixtures.onnx_network import saved
 from tests.integration.tvm_graph.conftest import Example
 

@@ -11,8 +11,8 @@ from onnx.reference import ReferenceEvaluator
 from tvm import relax
 
 from mallorn.core.errors import InvalidModel
-from mallorn.workers.tvm.allowed_programs import check_network
-from mallorn.workers.tvm.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.programs.allowed_programs import check_network
 
 FAR = np.array([1 << 30], "int64")
 

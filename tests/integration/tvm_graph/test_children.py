@@ -8,7 +8,7 @@ import pytest
 from mallorn.core.errors import InvalidModel
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.interfaces.whole_model_engine import Engine
-from mallorn.workers.tvm.compare_outputs import compare_models
+from mallorn.workers.measure.compare_outputs import compare_models
 
 pytestmark = pytest.mark.usefixtures("executed_children")
 

@@ -16,10 +16,10 @@ from tvm.s_tir.meta_schedule.database import JSONDatabase
 from mallorn.core.values.manifest import RECORDS
 from mallorn.graphc.export import compile_network
 from mallorn.graphc.export.output_errors import relative_error
-from mallorn.workers.tvm.compile_model import compile_default, compile_model
-from mallorn.workers.tvm.graph_recipes import TUNED
-from mallorn.workers.tvm.import_onnx_to_relax import load_network
-from mallorn.workers.tvm.run_recipe_passes import as_tvm_target, run_steps
+from mallorn.workers.tvm.compile.compile_model import compile_default, compile_model
+from mallorn.workers.tvm.network.graph_recipes import TUNED
+from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target, run_steps
 
 Get = Callable[..., Any]
 CLOSE = 1e-4

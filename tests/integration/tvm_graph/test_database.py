@@ -14,7 +14,7 @@ from tvm.s_tir.meta_schedule.database import JSONDatabase
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import RECORDS, UNTIMED_SEC, WORKLOADS
-from mallorn.workers.tvm.tuning_database import Readable, read_database, write_database
+from mallorn.workers.tvm.records.tuning_database import Readable, read_database, write_database
 
 OTHER = parse_target({"kind": "llvm", "num-cores": 64}).text
 
@@ -130,7 +130,7 @@ def test_what_this_process_wrote_is_not_rebuilt_to_be_read(
 ) -> None:
     write_database(str(tmp_path), mlp.target, mlp.records)
     monkeypatch.setattr(
-        "mallorn.workers.tvm.tuning_database.apply_trace", lambda *_: pytest.fail("it was rebuilt")
+        "mallorn.workers.tvm.records.tuning_database.apply_trace", lambda *_: pytest.fail("it was rebuilt")
     )
     with TemporaryDirectory() as scratch:
         assert read_database(str(tmp_path), mlp.target, scratch) == (3, [])

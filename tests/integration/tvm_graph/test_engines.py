@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from mallorn.workers.measure.compare_outputs import compare_models
 from mallorn.workers.tvm import engine_child
-from mallorn.workers.tvm.compare_outputs import compare_models
-from mallorn.workers.tvm.compile_model import compile_model
+from mallorn.workers.tvm.compile.compile_model import compile_model
 from mallorn.workers.tvm.model_compiler_child import make_inputs
 
 

@@ -13,8 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mallorn.graphc.export.compile_network import random_inputs, run_library_once
 from mallorn.workers.device.detect_host import detect_target
-from mallorn.workers.tvm.compile_model import compile_model
-from mallorn.workers.tvm.graph_recipes import recipe_for
+from mallorn.workers.tvm.compile.compile_model import compile_model
+from mallorn.workers.tvm.network.graph_recipes import recipe_for
 
 TOKENS = 400  # a square of int64 takes more than what is folded in ONNX, and is folded as Relax
 

@@ -16,8 +16,8 @@ from tvm.relax.frontend.onnx import from_onnx
 from tvm.s_tir import meta_schedule as ms
 
 from mallorn.workers.interfaces.model_compiler import Extraction
-from mallorn.workers.tvm.extract_tasks import extract
-from mallorn.workers.tvm.graph_recipes import TUNED
+from mallorn.workers.tvm.network.extract_tasks import extract
+from mallorn.workers.tvm.network.graph_recipes import TUNED
 from tests.fixtures.onnx_network import saved
 
 TARGET = '{"kind":"llvm","num-cores":2}'

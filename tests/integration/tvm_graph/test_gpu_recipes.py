@@ -17,9 +17,9 @@ from mallorn.graphc.export.compare_with_onnxruntime import run_onnxruntime, wors
 from mallorn.graphc.export.export_checks import LARGEST_ERROR_ROUNDED
 from mallorn.workers.device.model_kernel_times import RUN_OR_CAPTURE
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
-from mallorn.workers.tvm.graph_recipes import recipe_for
-from mallorn.workers.tvm.import_onnx_to_relax import load_network
-from mallorn.workers.tvm.run_recipe_passes import as_tvm_target, run_steps
+from mallorn.workers.tvm.network.graph_recipes import recipe_for
+from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target, run_steps
 from mallorn.workers.whole_model.compiled_model import LARGEST_ERROR
 from tests.fixtures.cuda import cuda_target, needs_nvcc
 from tests.unit.graphc import networks

@@ -15,9 +15,9 @@ from tvm import relax
 
 from mallorn.core.errors import InvalidModel
 from mallorn.workers.interfaces.model_compiler import Tuned
-from mallorn.workers.tvm import extract_tasks_of_range as choose_sizes
-from mallorn.workers.tvm.compile_model import compile_model
-from mallorn.workers.tvm.extract_tasks_of_range import extract_range
+from mallorn.workers.tvm.compile.compile_model import compile_model
+from mallorn.workers.tvm.network import extract_tasks_of_range as choose_sizes
+from mallorn.workers.tvm.network.extract_tasks_of_range import extract_range
 from tests.fixtures.decoder import WORDS, write_decoder
 from tests.integration.tvm_graph.conftest import first_trace
 from tests.integration.tvm_graph.in_range import InRange

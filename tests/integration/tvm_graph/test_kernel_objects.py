@@ -7,7 +7,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from mallorn.workers.tvm import compile_model as compiling
+from mallorn.workers.tvm.compile import compile_model as compiling
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 from mallorn.core.targets import Target, parse_target
 from mallorn.workers.host.load_meter import Load
 from mallorn.workers.interfaces.device_runner import Runner
+from mallorn.workers.measure.compare_outputs import compare_models
 from mallorn.workers.tvm import engine_child
-from mallorn.workers.tvm.compare_outputs import compare_models
-from mallorn.workers.tvm.compile_model import compile_default, compile_model
+from mallorn.workers.tvm.compile.compile_model import compile_default, compile_model
 from mallorn.workers.tvm.model_compiler_child import make_inputs
 from mallorn.workers.whole_model import interleaved_timing
 from mallorn.workers.whole_model.device_engine import DeviceEngine, DeviceFailed, DeviceMeter, DevicePool

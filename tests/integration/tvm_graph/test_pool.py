@@ -12,9 +12,9 @@ import pytest
 import tvm
 from tvm.script import tirx as T
 
-from mallorn.workers.tvm.compile_model import export_with_pool, pool_object
-from mallorn.workers.tvm.linker import find_c_compiler
-from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
+from mallorn.workers.host.linker import find_c_compiler
+from mallorn.workers.tvm.compile.compile_model import export_with_pool, pool_object
+from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
 
 ROWS = 37
 pytestmark = pytest.mark.skipif(find_c_compiler() is None, reason="needs a C compiler")
@@ -225,7 +225,7 @@ def test_without_a_compiler_tvm_s_threads_serve(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pool_object.cache_clear()
-    monkeypatch.setattr("mallorn.workers.tvm.compile_model.find_c_compiler", lambda: None)
+    monkeypatch.setattr("mallorn.workers.tvm.compile.compile_model.find_c_compiler", lambda: None)
     made = exported(doubled, tmp_path)
     pool_object.cache_clear()
     assert "apt-get install gcc" in caplog.text

@@ -12,8 +12,8 @@ from onnx import helper
 from tvm import relax
 
 from mallorn.core.errors import InvalidModel
-from mallorn.workers.tvm.compile_model import compile_model
-from mallorn.workers.tvm.extract_tasks_of_range import extract_range
+from mallorn.workers.tvm.compile.compile_model import compile_model
+from mallorn.workers.tvm.network.extract_tasks_of_range import extract_range
 from tests.fixtures.onnx_network import saved
 from tests.integration.tvm_graph.conftest import Example
 from tests.integration.tvm_graph.in_range import InRange

@@ -9,9 +9,9 @@ import pytest
 import tvm
 from tvm.script import from_source
 
-from mallorn.workers.tvm.compare_outputs import compare_outputs
-from mallorn.workers.tvm.parsed_program_cache import parse_module
-from mallorn.workers.tvm.reference_outputs import build_whole_program, needs_positive, write_reference
+from mallorn.workers.measure.compare_outputs import compare_outputs
+from mallorn.workers.tvm.compile.reference_outputs import build_whole_program, needs_positive, write_reference
+from mallorn.workers.tvm.programs.parsed_program_cache import parse_module
 from tests.fixtures.kernel_libraries import call, run_here
 
 Get = Callable[..., Any]

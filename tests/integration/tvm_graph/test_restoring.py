@@ -17,10 +17,10 @@ from mallorn.db.repositories.workloads import Workloads
 from mallorn.db.session import Database
 from mallorn.research.tuner_logs.import_metaschedule_records import load_tuning_export
 from mallorn.research.tuner_logs.read_json_lines import Problem
-from mallorn.workers.tvm.rebuild_schedule import full_trace
-from mallorn.workers.tvm.restore_records import read_schedule_directory
-from mallorn.workers.tvm.sketches import design_space
-from mallorn.workers.tvm.tuning_database import write_database
+from mallorn.workers.tvm.records.restore_records import read_schedule_directory
+from mallorn.workers.tvm.records.tuning_database import write_database
+from mallorn.workers.tvm.space.rebuild_schedule import full_trace
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.fixtures.command_line import mallorn
 from tests.fixtures.database import BOTH
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from mallorn.core.errors import InvalidModel
+from mallorn.workers.measure.compare_outputs import compare_models
 from mallorn.workers.tvm import engine_child
-from mallorn.workers.tvm.compare_outputs import compare_models
-from mallorn.workers.tvm.compile_model import compile_default, compile_model
-from mallorn.workers.tvm.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.compile.compile_model import compile_default, compile_model
 from mallorn.workers.tvm.model_compiler_child import make_inputs
+from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 from tests.fixtures.scalars import NETWORKS, branching
 from tests.integration.tvm_graph.conftest import Example
 from tests.integration.tvm_graph.test_apply_script import run_script

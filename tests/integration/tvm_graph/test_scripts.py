@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from mallorn.workers.tvm.allowed_programs import TraceRefused
 from mallorn.workers.tvm.model_compiler_child import scripts
+from mallorn.workers.tvm.programs.allowed_programs import TraceRefused
 
 
 def test_both_programs_and_every_step_can_be_read(mlp: Any) -> None:

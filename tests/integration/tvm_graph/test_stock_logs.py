@@ -21,9 +21,9 @@ from mallorn.db.tables import Context, Measurement, SourceDataset, Workload
 from mallorn.research.pretraining.read_measurements import read_measurements
 from mallorn.research.tuner_logs.read_json_lines import LoadedLog, Problem
 from mallorn.research.tuner_logs.store_tuner_logs import find_logs, load_log
-from mallorn.workers.tvm.restore_records import plain_target, read_metaschedule_log
-from mallorn.workers.tvm.sketches import design_space
-from mallorn.workers.tvm.workload_key import workload_key
+from mallorn.workers.tvm.programs.workload_key import workload_key
+from mallorn.workers.tvm.records.restore_records import plain_target, read_metaschedule_log
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.fixtures.stock_logs import product, write_log
 from tests.fixtures.stored import workload_named
 

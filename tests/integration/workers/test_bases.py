@@ -9,11 +9,11 @@ from mallorn.core.states import RoundState
 from mallorn.core.targets import parse_target
 from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.costmodels.analytic_models import Draft
-from mallorn.costmodels.residual import Residual
 from mallorn.db.repositories.cost_models import CostModels, CostModelVersions, NewCostModel
 from mallorn.db.repositories.decision_log import DecisionLog
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.targets import Targets
+from mallorn.research.costmodels.residual import Residual
 from mallorn.research.pretraining.pretrain import pretrain
 from mallorn.research.pretraining.training_data import TrainingData
 from mallorn.searchers.base import searcher_of

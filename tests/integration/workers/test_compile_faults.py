@@ -14,11 +14,11 @@ from mallorn.db.measurement_codec import pack_text
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.tables import Workload
 from mallorn.workers.finish.run import finish
+from mallorn.workers.host.code_digest import code_digest
 from mallorn.workers.interfaces.model_compiler import Extraction
 from mallorn.workers.model_import.run import import_job
 from mallorn.workers.subprocesses.errors import ChildFailed
-from mallorn.workers.tvm.code_digest import code_digest
-from mallorn.workers.tvm.graph_recipes import TUNED, skipped_passes
+from mallorn.workers.tvm.network.graph_recipes import TUNED, skipped_passes
 from tests.fixtures.finishing import COMPILED, export_of, report
 from tests.fixtures.tuned_jobs import tuned
 

@@ -12,7 +12,7 @@ from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.tables import Device, Workload
 from mallorn.workers.hardware_probe import run as probing
 from mallorn.workers.hardware_probe.run import BEATEN, SURE_SEC, remeasure_if_beaten
-from mallorn.workers.tvm.code_digest import current_builder_name
+from mallorn.workers.host.code_digest import current_builder_name
 from tests.fixtures.workshop import ENDPOINT, Workshop
 from tests.integration.workers.test_machines import HERE, Calls, found, like, machine_of, measured
 

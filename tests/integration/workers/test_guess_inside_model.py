@@ -253,7 +253,7 @@ def test_what_another_builder_compiled_is_compiled_anew(workshop, model, compile
     guessed(workshop)
     compiled.clear()
     monkeypatch.setattr(
-        "mallorn.workers.tvm.code_digest.code_parts", lambda: {"linker": "ld, installed later"}
+        "mallorn.workers.host.code_digest.code_parts", lambda: {"linker": "ld, installed later"}
     )
     guessed(workshop)
     assert "guess-1.so" in compiled

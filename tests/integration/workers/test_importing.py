@@ -28,7 +28,7 @@ from mallorn.workers.model_import.run import import_job
 from mallorn.workers.round.run import describe_round
 from mallorn.workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
 from mallorn.workers.subprocesses.shutdown import ShutdownRequested
-from mallorn.workers.tvm.graph_recipes import TUNED, with_skipped_passes
+from mallorn.workers.tvm.network.graph_recipes import TUNED, with_skipped_passes
 from tests.fixtures.stored import workload_named
 from tests.fixtures.workshop import QUICK, TARGET
 from tests.unit.children.faces import Misbehaving

@@ -22,9 +22,9 @@ from mallorn.workers.finish import final_candidates
 from mallorn.workers.finish.run import finish
 from mallorn.workers.hardware_probe import run as probing
 from mallorn.workers.hardware_probe.run import PROBES_SEC
+from mallorn.workers.host.code_digest import current_builder_name
 from mallorn.workers.measure.roofline_check import REFUSED
-from mallorn.workers.tvm.code_digest import current_builder_name
-from mallorn.workers.tvm.tvm_space import TvmSpace
+from mallorn.workers.measure.tvm_space import TvmSpace
 from tests.fixtures.tuned_jobs import untuned
 from tests.fixtures.workshop import ENDPOINT, TARGET, Workshop
 

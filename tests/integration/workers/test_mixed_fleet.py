@@ -15,7 +15,7 @@ from mallorn.db.repositories.tasks import TaskHistories
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.tables import Context, Measurement, Schedule
 from mallorn.workers.finish.run import finish
-from mallorn.workers.tvm.code_digest import current_builder_name
+from mallorn.workers.host.code_digest import current_builder_name
 from tests.fixtures.workshop import ENDPOINT
 
 OTHER = replace(ENDPOINT, name="other", host_class="another")
@@ -127,7 +127,7 @@ def test_a_worker_with_other_code_leaves_the_round_to_one_that_has_the_jobs(buil
 def test_a_job_is_planned_for_the_newest_worker_that_runs_rounds(builds):
     see_worker(builds, "old", tvm_version="0.27.0")
     see_worker(builds, "new", builder=current_builder_name())
-    see_worker(builds, "importer", builder="0.27.0+other", tunes=False)
+    see_worker(builds, "importer", builder="0.27.0+other", can_tune=False)
     job = builds.job(("w0",), trials=16)
     builds.next_round(job)
     assert built_by(builds, job) == current_builder_name()

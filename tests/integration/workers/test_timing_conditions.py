@@ -4,8 +4,8 @@ import pytest
 
 from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.db.repositories.devices import Devices, MachineKey
+from mallorn.workers.host.code_digest import current_builder_name
 from mallorn.workers.subprocesses.errors import ChildTimeout
-from mallorn.workers.tvm.code_digest import current_builder_name
 from tests.fixtures.timed_models import MadeUpMeter, finish_anyway, steps
 from tests.fixtures.workshop import ENDPOINT
 

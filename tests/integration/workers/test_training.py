@@ -15,12 +15,12 @@ from mallorn.db.repositories.cost_models import CostModels
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.trials import Trials
 from mallorn.db.tables import StageRun
+from mallorn.workers.measure.tvm_space import TvmSpace
 from mallorn.workers.round import train_cost_model
 from mallorn.workers.round.feature_lookup import FeatureLookup
 from mallorn.workers.round.propose import propose
 from mallorn.workers.round.round_context import load_round
 from mallorn.workers.round.train_cost_model import FIRST_ROWS, train
-from mallorn.workers.tvm.tvm_space import TvmSpace
 
 FAMILY = "operator:matmul"
 

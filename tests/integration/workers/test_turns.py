@@ -10,8 +10,8 @@ from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import WorkItem
 from mallorn.db.repositories.tasks import Tasks
 from mallorn.workers.finish.run import finish
+from mallorn.workers.host.code_digest import code_digest
 from mallorn.workers.subprocesses.shutdown import ShutdownRequested
-from mallorn.workers.tvm.code_digest import code_digest
 from tests.fixtures.finishing import report
 from tests.fixtures.tuned_jobs import tuned
 

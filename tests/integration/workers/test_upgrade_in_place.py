@@ -16,8 +16,8 @@ from mallorn.db.repositories.workers import FRESH_SEC, Workers
 from mallorn.db.tables import Context, Device, FinishStep, Task, Worker
 from mallorn.services.control.plan_job import job_view
 from mallorn.workers.finish.run import finish
+from mallorn.workers.host import code_digest as code
 from mallorn.workers.model_import.run import import_job
-from mallorn.workers.tvm import code_digest as code
 from tests.fixtures.workshop import ENDPOINT
 from tests.integration.workers.test_importing import found
 

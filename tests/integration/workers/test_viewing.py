@@ -10,6 +10,7 @@ import pytest
 from mallorn.costmodels.views import CODE, EXECUTED, LOOPS, STATEMENTS, VIEWS, Count
 from mallorn.db.session import Database
 from mallorn.searchers.space import Candidate, Sketch
+from mallorn.workers.host import code_digest
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
 from mallorn.workers.round.feature_lookup import GENERATED_PER_CALL, FeatureLookup, WorkloadOnTarget
 from mallorn.workers.subprocesses.errors import (
@@ -22,7 +23,6 @@ from mallorn.workers.subprocesses.errors import (
     ChildStarved,
     ChildTimeout,
 )
-from mallorn.workers.tvm import code_digest
 from tests.fixtures.inside import Inside
 from tests.fixtures.rows import Rows
 from tests.unit.tvm_space.programs import TARGET, matmul

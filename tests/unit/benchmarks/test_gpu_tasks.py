@@ -28,10 +28,10 @@ from mallorn.core.targets import Target
 from mallorn.graphc.export.output_errors import relative_error
 from mallorn.searchers.roller.rank_candidates import ranked
 from mallorn.workers.device.random_and_saved_arrays import draw_arguments
-from mallorn.workers.tvm.loop_nests import nests
-from mallorn.workers.tvm.rebuild_schedule import validate
-from mallorn.workers.tvm.sketches import design_space
-from mallorn.workers.tvm.tvm_space import TvmSpace
+from mallorn.workers.measure.tvm_space import TvmSpace
+from mallorn.workers.tvm.programs.loop_nests import nests
+from mallorn.workers.tvm.space.rebuild_schedule import validate
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.fixtures.cuda import cuda_target
 
 TARGET: Final = cuda_target("sm_90a")

@@ -9,10 +9,7 @@ import pytest
 from benchmarks import (
     decoding,
     dynamic,
-    families_report,
     functions,
-    known_report,
-    stopping,
     walls,
     warm_cold_report,
 )
@@ -24,8 +21,6 @@ RESULTS: Final = ROOT / "docs" / "results"
 BARE: Final = "latency_winograd_small"
 # A report, and the last line that it makes of the cells in the folder of its name.
 FOLDERS: Final = {
-    "families": (families_report, "operator needs 0.69 of the trials of none"),
-    "known": (known_report, "zero-shot over the end of the network's own trials: 1.248"),
     "warm_cold": (
         warm_cold_report,
         "trials to 1.05 of the cold job's latency, share of the cold job's: 1.00",
@@ -60,7 +55,6 @@ def of_decoding(raw: dict[str, Any]) -> str:
 LATENCIES: Final = sorted({path.stem for path in RESULTS.glob("latency*.json")} - {BARE})
 HEADLINES: Final[dict[str, Callable[[dict[str, Any]], float | str]]] = {
     **dict.fromkeys(LATENCIES, of_latency),
-    "stopping": lambda raw: float(stopping.report(raw["tasks"])["headline"]),
     "dynamic_bert": lambda raw: dynamic.headline(raw["sizes"]),
     "dynamic_tcn": lambda raw: dynamic.headline(raw["sizes"]),
     "decoding": of_decoding,

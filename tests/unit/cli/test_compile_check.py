@@ -13,7 +13,7 @@ from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.workers.interfaces.model_compiler import Untuned
 from mallorn.workers.interfaces.whole_model_engine import LoadedEngine
 from mallorn.workers.sandbox.untrusted_files import TamperedFile
-from mallorn.workers.tvm.graph_recipes import BF16, DIRECT_BF16, PLAIN, TUNED
+from mallorn.workers.tvm.network.graph_recipes import BF16, DIRECT_BF16, PLAIN, TUNED
 from mallorn.workers.whole_model.compiled_model import WholeModel
 from tests.fixtures.made_up_engines import Told
 from tests.fixtures.workshop import MadeUpGraphs

@@ -202,10 +202,10 @@ def test_a_terminal_gets_a_table_of_the_same_words() -> None:
 
 
 def test_what_a_round_went_on_without_is_told_with_its_reason() -> None:
-    lost = {"name": "my_package:Mine", "why": "the searcher my_package:Mine raised ValueError: no\nmore"}
-    (line,) = log_lines([told(reason={"why": "its turn", "without": [lost]})])
+    lost = {"name": "my_package:Mine", "reason": "the searcher my_package:Mine raised ValueError: no\nmore"}
+    (line,) = log_lines([told(reason={"why": "its turn", "skipped_parts": [lost]})])
     assert "its turn; without my_package:Mine: the searcher my_package:Mine raised ValueError: no;" in line
-    (row,) = log_rows([told(policy="first-pass", reason={"without": [lost]})])
+    (row,) = log_rows([told(policy="first-pass", reason={"skipped_parts": [lost]})])
     assert "without my_package:Mine" in row.why
 
 

@@ -170,7 +170,7 @@ def test_a_version_that_came_in_the_moment_of_ctrl_c_is_fetched_all_the_same(
 ) -> None:
     class Exported(Interrupted):
         def events(self, after: int = 0) -> Iterator[LoggedEvent]:
-            yield LoggedEvent(1, "exported", {"sec": 1.0})
+            yield LoggedEvent(1, "exported", {"seconds": 1.0})
 
         def schedules(self, directory: str | Path) -> Path:
             manifest = Manifest(job="j1", model=MODEL_ID, target=TARGET, recipe=StoredRecipe())

@@ -10,7 +10,7 @@ from mallorn.core.targets import parse_target
 from mallorn.local_service import Connected, resolve_target_to_submit
 from mallorn.stack.data_directory import DataDir
 from mallorn.workers.device.detect_host import read_host_facts
-from mallorn.workers.tvm.code_digest import TVM_VERSION
+from mallorn.workers.host.code_digest import TVM_VERSION
 
 DATA = DataDir(Path("/data"))
 HERE = read_host_facts()["host_class"]

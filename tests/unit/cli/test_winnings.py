@@ -17,8 +17,8 @@ ORT = {"median": 160.0, "low": 150.0, "high": 170.0}
 
 REPORT = {
     "latency_us": {"untuned": UNTUNED, "tuned": TUNED},
-    "found": 6,
-    "of": 6,
+    "schedule_count": 6,
+    "workload_count": 6,
     "error_vs_untuned": 2e-7,
 }
 
@@ -112,7 +112,7 @@ def test_a_job_without_figures_still_names_its_files(capsys: pytest.CaptureFixtu
 
 def test_what_the_pass_inside_the_whole_model_changed_is_told() -> None:
     joint = {
-        "taken": True,
+        "uses_replacements": True,
         "latency_us": {"before": 8540.0, "after": 8210.0},
         "tasks": [{"task": "conv2d", "before_us": 763.0, "after_us": 702.0}],
     }
@@ -121,7 +121,9 @@ def test_what_the_pass_inside_the_whole_model_changed_is_told() -> None:
     )
     assert told not in describe_result(job())
     assert told in describe_result(job(report=REPORT | {"model_contests": joint}))
-    assert told not in describe_result(job(report=REPORT | {"model_contests": joint | {"taken": False}}))
+    assert told not in describe_result(
+        job(report=REPORT | {"model_contests": joint | {"uses_replacements": False}})
+    )
 
 
 def earning(latency_us: dict[str, float], **joint: bool) -> JobStatus:
@@ -134,13 +136,13 @@ def test_what_trials_won_is_told_beside_the_first_guesses_and_by_what_means() ->
     by = "; tasks by how their schedules were found: mutation 4, default 1"
     told = "trials won 9.1 % over a job without trials: 2.000 ms became 1.818 ms, timed in turn"
     assert describe_result(earning({"before": 1818.0, "guesses": 2000.0}))[1] == told + by
-    taken = earning({"before": 1900.0, "after": 1700.0, "guesses": 2000.0}, taken=True)
+    taken = earning({"before": 1900.0, "after": 1700.0, "guesses": 2000.0}, uses_replacements=True)
     assert describe_result(taken)[1].startswith(
         "trials won 15.0 % over a job without trials: 2.000 ms became 1.700 ms"
     )
     for nothing in (
         earning({"before": 1999.0, "guesses": 2000.0}),
-        earning({"before": 2100.0, "guesses": 2000.0}, guessed=True),
+        earning({"before": 2100.0, "guesses": 2000.0}, uses_guesses=True),
     ):
         assert describe_result(nothing)[1] == f"trials won nothing over a job without trials{by}"
 
@@ -185,7 +187,7 @@ def test_the_next_command_names_the_place_and_the_files_as_they_are() -> None:
 
 
 def test_what_the_finish_left_out_and_what_went_wrong_are_told_with_what_helps() -> None:
-    missed = {"step": "timing", "why": "no memory", "hint": "free some"}
+    missed = {"step": "timing", "reason": "no memory", "hint": "free some"}
     odd = {"source": "search", "message": "it raised", "hint": "mallorn show j1", "count": 3}
     told = describe_result(job(warnings=[odd], report={"skipped_steps": [missed]}))
     assert told[-2:] == [

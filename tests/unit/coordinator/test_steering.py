@@ -99,7 +99,7 @@ def test_a_job_that_failed_in_its_finish_goes_to_the_finish_again(
 
 def test_a_done_job_goes_on_with_what_its_finish_left_out(coordinator: Coordinator, owned: OwnedRows) -> None:
     move(owned, JobState.DONE)
-    left = {"skipped_steps": [{"step": "time the whole model", "why": "it died", "hint": ""}]}
+    left = {"skipped_steps": [{"step": "time the whole model", "reason": "it died", "hint": ""}]}
     owned.write(lambda session: Jobs(session).store_report_columns(owned.job_id, report=left))
     assert coordinator.http.post(f"/jobs/{owned.job_id}/resume").json()["state"] == "finishing"
 

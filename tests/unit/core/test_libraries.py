@@ -10,11 +10,12 @@ from mallorn.core.registry import (
     LIBRARIES,
     PARTS,
     REGISTRY,
+    RESEARCH,
     find_pip_extras,
     libraries_of,
     list_runnable_cost_models,
 )
-from mallorn.costmodels.best_of_models import LEARNERS, PRIOR
+from mallorn.research.costmodels.best_of_models import LEARNERS, PRIOR
 
 LACKING: Final = """
 import sys
@@ -37,7 +38,7 @@ def test_without_their_libraries_these_models_do_not_run_and_all_others_do() -> 
     asked = [sys.executable, "-c", LACKING, *libraries]
     told = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.splitlines()
     failed = dict(line.split(" ", 1) for line in told)
-    assert set(failed) == {name for name in REGISTRY["cost_model"] if libraries_of(name)}
+    assert set(failed) == {name for name in REGISTRY["cost_model"] if libraries_of(name) - {RESEARCH}}
     for name, why in failed.items():
         assert any(library in why for library in libraries_of(name)), why
 
@@ -51,8 +52,10 @@ def test_a_worker_begins_without_them() -> None:
 
 def test_a_model_that_chooses_among_others_needs_what_they_need() -> None:
     assert PARTS["ensemble"] == (PRIOR, *LEARNERS)
-    assert libraries_of("ensemble") == {"xgboost", "lightgbm", "sklearn", "threadpoolctl"}
-    assert libraries_of("moa") == {"torch"}
+    assert libraries_of("ensemble") == {"xgboost", "lightgbm", "sklearn", "threadpoolctl", RESEARCH}
+    assert libraries_of("moa") == {"torch", RESEARCH}
+    assert libraries_of("static") == {RESEARCH}
+    assert libraries_of("draft") == frozenset()
     assert libraries_of("my_package:Mine") == frozenset()
 
 

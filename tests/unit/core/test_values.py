@@ -1,15 +1,11 @@
 """Values that are stored and sent: read with patience, written as they always were."""
 
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from mallorn.core import values as values_package
 from mallorn.core.states import JobState
-from mallorn.core.values.base import Value
 from mallorn.core.values.cost_model_version import CostModelMetrics
 from mallorn.core.values.event import (
     KINDS,
@@ -21,7 +17,7 @@ from mallorn.core.values.event import (
     RoundPlannedEvent,
     read_event,
 )
-from mallorn.core.values.finish_report import FinishReport, SkippedStep
+from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.fleet import DeviceInfo, WorkerInfo
 from mallorn.core.values.graph_report import GraphReport
 from mallorn.core.values.job import JobStatus, TaskStatus
@@ -177,32 +173,3 @@ def test_a_closed_round_has_its_figures() -> None:
     event = read_event("round_closed", told)
     assert isinstance(event, RoundClosedEvent)
     assert event.own_accuracy == 0.75
-
-
-def values_with_old_names(kind: type[Value] = Value) -> list[type[Value]]:
-    """Every class of values that renamed a field, in all modules of values."""
-    for module in iter_modules(values_package.__path__):
-        import_module(f"{values_package.__name__}.{module.name}")
-    own = [kind] if "OLD_NAMES" in vars(kind) and kind is not Value else []
-    return own + [each for below in kind.__subclasses__() for each in values_with_old_names(below)]
-
-
-@pytest.mark.parametrize("value", values_with_old_names(), ids=lambda each: each.__name__)
-def test_the_names_of_earlier_versions_are_read(value: type[Value]) -> None:
-    fields = value.model_fields.keys()
-    for old, new in value.OLD_NAMES.items():
-        assert new in fields
-        assert old not in fields, "it would be read as what it means today"
-        assert value._read_old_names({old: 1, "of_a_later_version": 2}) == {new: 1, "of_a_later_version": 2}
-        assert value._read_old_names({old: 1, new: 2}) == {new: 2}
-
-
-def test_a_report_of_0_1_0_is_read() -> None:
-    report = FinishReport.model_validate(
-        {"found": 1, "of": 2, "not_done": [{"step": "check", "why": "no device answers"}]}
-    )
-    assert (report.schedule_count, report.workload_count) == (1, 2)
-    assert report.skipped_steps == [SkippedStep(step="check", reason="no device answers")]
-    moved = read_event("family_changed", {"task": 1, "name": "d", "from": "a", "to": "b", "why": "alike"})
-    assert isinstance(moved, FamilyChangedEvent)
-    assert moved.reason == "alike"

@@ -218,14 +218,14 @@ def test_figures_of_a_busy_host_are_uncertain_and_to_be_taken_again() -> None:
 
 
 def test_where_candidates_have_mere_bounds_the_next_command_waits_for_a_quiet_host() -> None:
-    trials = {"timed": 16, "bounds": 4, "valid_sec": 1.0, "rivals": 1.0, "cores": 2}
+    trials = {"candidates": 16, "upper_bounds": 4, "valid_sec": 1.0, "other_programs": 1.0, "cores": 2}
     note = "While candidates were timed, other programs used 1.0 of 2 cores."
     verdict = done(1.5, report={"conditions": {"steady": False, "note": note, "trials": trials}})
     assert verdict.next_command == "mallorn tune mlp.onnx --wait-for-quiet"
 
 
 def test_what_the_finish_did_not_do_and_warnings_are_told() -> None:
-    missed = [{"step": "timing the whole model", "why": "no memory", "hint": "free some"}]
+    missed = [{"step": "timing the whole model", "reason": "no memory", "hint": "free some"}]
     verdict = done(1.5, report={"skipped_steps": missed}, warnings=[JobWarning(source="search")])
     assert verdict.level is Level.FAIR
     assert verdict.summary.endswith("not done: timing the whole model; 1 warning")
@@ -342,7 +342,7 @@ def test_what_no_device_measured_is_said_first_and_judged_by_nobody(measurer: st
 
 
 UNCHECKED = {"source": "near", "basis": "carried", "confidence": "likely"}
-CHECKED = UNCHECKED | {"checked": True}
+CHECKED = UNCHECKED | {"is_verified": True}
 
 
 def test_a_zero_shot_job_says_that_nobody_has_looked_and_how_to_look() -> None:

@@ -6,15 +6,15 @@ import pytest
 from mallorn.core.registry import REGISTRY
 from mallorn.costmodels.analytic_models import Draft
 from mallorn.costmodels.base import FAILED_LABEL, Prediction
-from mallorn.costmodels.best_of_models import (
+from mallorn.costmodels.metrics import coverage
+from mallorn.costmodels.testing import Data, easy_data
+from mallorn.research.costmodels.best_of_models import (
     DEVIATIONS,
     FEWEST_ROWS,
     BestOfModels,
     scale_spreads,
     spread_factor,
 )
-from mallorn.costmodels.metrics import coverage
-from mallorn.costmodels.testing import Data, easy_data
 from mallorn.searchers.synthetic_space import SyntheticSpace
 
 

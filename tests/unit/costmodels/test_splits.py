@@ -17,13 +17,13 @@ from mallorn.costmodels.evaluation import (
     scramble_labels,
     within_task,
 )
-from mallorn.costmodels.forest import Forest
 from mallorn.costmodels.labels import is_time_label
 from mallorn.costmodels.lightgbm_models import LightGBM, LightGBMRank
-from mallorn.costmodels.mlp import MLP
 from mallorn.costmodels.random import RandomModel
 from mallorn.costmodels.testing import easy_data
 from mallorn.costmodels.xgboost_models import XGBoost
+from mallorn.research.costmodels.forest import Forest
+from mallorn.research.costmodels.mlp import MLP
 from tests.unit.costmodels.judging import evaluate
 
 

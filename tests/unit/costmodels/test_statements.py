@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from mallorn.core.errors import InvalidRequest
-from mallorn.costmodels.statement_boosters import (
+from mallorn.costmodels.testing import easy_data
+from mallorn.costmodels.views import STATEMENTS
+from mallorn.research.costmodels.statement_boosters import (
     LISTED,
     Statements,
     draw_group_lists,
     lines_of,
     squared_error_gradient,
 )
-from mallorn.costmodels.testing import easy_data
-from mallorn.costmodels.views import STATEMENTS
 
 
 def programs(*counts: int) -> np.ndarray:

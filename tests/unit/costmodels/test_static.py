@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mallorn.core.errors import InvalidRequest
-from mallorn.costmodels.ridge_on_code_counts import RidgeOnCodeCounts, left_out_error
 from mallorn.costmodels.testing import easy_data
+from mallorn.research.costmodels.ridge_on_code_counts import RidgeOnCodeCounts, left_out_error
 
 
 def test_errors_on_rows_left_out_are_those_of_as_many_fits() -> None:

@@ -7,9 +7,9 @@ import pytest
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.installation import pip_install_command
 from mallorn.core.registry import resolve
-from mallorn.costmodels.adapted_networks import MoA
 from mallorn.costmodels.views import VIEWS
 from mallorn.costmodels.xgboost_models import XGBoost
+from mallorn.research.costmodels.adapted_networks import MoA
 
 
 @pytest.mark.parametrize("name", ["gnn", "mtl-tlp", "tlp", "tree-lstm"])

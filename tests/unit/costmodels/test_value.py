@@ -17,8 +17,8 @@ from mallorn.costmodels.decision_columns_and_prefixes import (
 )
 from mallorn.costmodels.labels import labels
 from mallorn.costmodels.metrics import pairwise_accuracy
-from mallorn.costmodels.prefix_boosters import MOST_STATES, ValueModel, draw_states
 from mallorn.costmodels.xgboost_models import XGBoost
+from mallorn.research.costmodels.prefix_boosters import MOST_STATES, ValueModel, draw_states
 from mallorn.searchers.synthetic_space import SyntheticSpace
 
 SPACE = SyntheticSpace(96, 64, 128)

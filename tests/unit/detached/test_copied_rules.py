@@ -12,9 +12,9 @@ from mallorn.workers.detached.run_batch import Timing
 from mallorn.workers.device import cpu_speed_limits, detect_host
 from mallorn.workers.device.random_and_saved_arrays import draw_arguments
 from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE
-from mallorn.workers.tvm import remote_device
-from mallorn.workers.tvm.parsed_program_cache import parse_module
-from mallorn.workers.tvm.reference_outputs import random_arguments
+from mallorn.workers.tvm.compile.reference_outputs import random_arguments
+from mallorn.workers.tvm.programs.parsed_program_cache import parse_module
+from mallorn.workers.tvm.sessions import remote_device
 from tests.fixtures.hazards import matmul
 
 US = st.floats(min_value=0.5, max_value=1e6)

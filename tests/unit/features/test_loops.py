@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from mallorn.costmodels.views import LOOPS
-from mallorn.searchers.space import Matrix, Sketch
-from mallorn.workers.features.loop_tree_view import (
+from mallorn.research.features.loop_tree_view import (
     BLOCK,
     DEPTH,
     EXTENT,
@@ -23,6 +22,7 @@ from mallorn.workers.features.loop_tree_view import (
     VECTOR,
     LoopsView,
 )
+from mallorn.searchers.space import Matrix, Sketch
 from tests.unit.features.sketches import PRODUCT_WORK, SUM_WORK, factored, product
 
 TREE = LoopsView()

@@ -3,8 +3,7 @@
 import numpy as np
 
 from mallorn.costmodels.views import PRIMITIVES
-from mallorn.searchers.space import Matrix, Sketch
-from mallorn.workers.features.schedule_primitives_view import (
+from mallorn.research.features.schedule_primitives_view import (
     BLOCK,
     DECIDED,
     FIRST_NUMBER,
@@ -12,6 +11,7 @@ from mallorn.workers.features.schedule_primitives_view import (
     OTHER,
     Primitives,
 )
+from mallorn.searchers.space import Matrix, Sketch
 from tests.unit.features.sketches import PRODUCT_WORK, factored, product
 
 

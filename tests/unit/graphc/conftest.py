@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from mallorn.workers.tvm.tensor_intrinsics import load_intrinsics
+from mallorn.workers.tvm.programs.tensor_intrinsics import load_intrinsics
 
 # As a worker does. Left to the first test's import, TVM's parser reads the sources of pytest's whole stack.
 load_intrinsics("llvm")

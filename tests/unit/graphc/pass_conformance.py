@@ -10,7 +10,7 @@ from tvm import relax
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.graphc.core.graph_pass import Pass, Report
 from mallorn.graphc.core.pass_runner import run_passes as run_steps
-from mallorn.workers.tvm.graph_recipes import BF16, DIRECT, FP16_GPU, TUNED, TUNED_GPU, step_json
+from mallorn.workers.tvm.network.graph_recipes import BF16, DIRECT, FP16_GPU, TUNED, TUNED_GPU
 from tests.unit.graphc.networks import HASWELL, difference, random_of, run
 from tests.unit.graphc.planted_errors import modules_where_a_method_raises, step_of
 
@@ -93,7 +93,7 @@ class PassConformance:
         assert any(step.name == name for recipe in RECIPES for step in recipe.before)
 
     def _recipe(self, mod: Any, without: Any = ()) -> tuple[Any, list[Report]]:
-        steps = [step_json(step) for step in self.RECIPE.before]
+        steps = self.RECIPE.model_dump()["before"]
         return run_steps(mod, steps, tvm.target.Target(self.TARGET), without)
 
     def _error(self, after: Any) -> float:

@@ -10,8 +10,8 @@ import tvm
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.graphc.core.graph_pass import ReportingPass
 from mallorn.graphc.core.pass_registry import FOLLOWED_BY
-from mallorn.workers.tvm.graph_recipes import skipped_passes
-from mallorn.workers.tvm.run_recipe_passes import run_passes_skipping_failures
+from mallorn.workers.tvm.network.graph_recipes import skipped_passes
+from mallorn.workers.tvm.network.run_recipe_passes import run_passes_skipping_failures
 
 PLANTED = "planted by a test"
 

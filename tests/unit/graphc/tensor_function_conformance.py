@@ -10,7 +10,7 @@ import tvm
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.graphc.core.graph_pass import TensorFunctionPass
 from mallorn.graphc.core.pass_runner import run_passes as run_steps
-from mallorn.workers.tvm.graph_recipes import BF16, DIRECT, TUNED, step_json
+from mallorn.workers.tvm.network.graph_recipes import BF16, DIRECT, TUNED
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, random
 from tests.unit.graphc.planted_errors import modules_where_a_method_raises
@@ -37,9 +37,9 @@ class TensorFunctionConformance:
 
     def lowered(self, network: Any) -> Any:
         """Its tensor functions, as the pass gets them in a recipe."""
-        before = self.RECIPES[0].before
-        names = [step.name for step in before]
-        steps = [step_json(step) for step in before[: names.index(self.PASS.name)]]
+        before = self.RECIPES[0].model_dump()["before"]
+        names = [step["pass"] for step in before]
+        steps = before[: names.index(self.PASS.name)]
         return run_steps(network, steps, tvm.target.Target(self.TARGET))[0]
 
     def test_it_rewrites_one_function(self) -> None:
@@ -68,13 +68,13 @@ class TensorFunctionConformance:
 
     def test_it_fires_in_a_whole_recipe_and_is_switched_off_by_name_unless_a_module_needs_it(self) -> None:
         for without, fires in (([], True), ([self.PASS.name], self.PASS.is_required)):
-            steps = [step_json(step) for step in self.RECIPES[0].before]
+            steps = self.RECIPES[0].model_dump()["before"]
             _, reports = run_steps(self.fires(), steps, tvm.target.Target(self.TARGET), without)
             assert any(report.fired for report in reports if report.name == self.PASS.name) == fires
 
     def test_a_network_goes_without_it_where_a_method_raises(self, monkeypatch: pytest.MonkeyPatch) -> None:
         recipe, tolerance = self.RECIPES[0], max(1e-5, self.TOLERANCE)
-        steps = [step_json(step) for step in recipe.before]
+        steps = recipe.model_dump()["before"]
         expected = _numbers(run_steps(self.fires(), steps, tvm.target.Target(self.TARGET))[0])
         planted = self.PASS, recipe, self.fires(), self.TARGET, monkeypatch
         for after in modules_where_a_method_raises(*planted):

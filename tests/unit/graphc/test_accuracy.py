@@ -8,7 +8,7 @@ import pytest
 
 from mallorn.graphc.export.output_errors import relative_error, rounded_outputs_error
 from mallorn.workers.interfaces.model_compiler import Reference
-from mallorn.workers.tvm.compare_outputs import (
+from mallorn.workers.measure.compare_outputs import (
     compare_models,
     compare_outputs,
     tolerance,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tvm import te, topi
 
-from mallorn.workers.tvm.program_blocks import blocks_of, find_main_block, operator_of
+from mallorn.workers.tvm.programs.program_blocks import blocks_of, find_main_block, operator_of
 
 Tensors = list[Any]
 

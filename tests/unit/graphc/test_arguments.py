@@ -6,7 +6,7 @@ from typing import Any
 from tvm import te, topi
 
 from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE, pack_arguments, unpack_arguments
-from mallorn.workers.tvm.program_blocks import arguments
+from mallorn.workers.tvm.programs.program_blocks import arguments
 
 Program = Callable[..., Any]
 

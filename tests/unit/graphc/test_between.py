@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from mallorn.workers.tvm.extract_tasks_of_range import find_paddable_and_splittable
+from mallorn.workers.tvm.network.extract_tasks_of_range import find_paddable_and_splittable
 
 pytest.importorskip("onnxruntime")
 

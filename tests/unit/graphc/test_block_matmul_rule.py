@@ -10,13 +10,13 @@ from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.graphc.quant import block_quantized_matmul_function, llvm_byte_dot_products
 from mallorn.searchers.roller.rank_candidates import ranked
 from mallorn.searchers.space import Sketch
-from mallorn.workers.tvm.loop_nests import nests
-from mallorn.workers.tvm.rebuild_schedule import full_trace, rebuild
-from mallorn.workers.tvm.reference_outputs import replace_special_instructions
-from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
-from mallorn.workers.tvm.sketches import design_space
-from mallorn.workers.tvm.tuning_database import apply_trace
-from mallorn.workers.tvm.workload_key import rename_blocks_canonically
+from mallorn.workers.tvm.compile.reference_outputs import replace_special_instructions
+from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
+from mallorn.workers.tvm.programs.loop_nests import nests
+from mallorn.workers.tvm.programs.workload_key import rename_blocks_canonically
+from mallorn.workers.tvm.records.tuning_database import apply_trace
+from mallorn.workers.tvm.space.rebuild_schedule import full_trace, rebuild
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, difference
 from tests.unit.graphc.test_keep_block_quantized_weights import WIDE, runs_here

@@ -15,7 +15,7 @@ from benchmarks.mutant_files import MODELS, mutant
 from benchmarks.mutants import ending
 from mallorn.core.errors import InvalidModel
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
-from mallorn.workers.tvm.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 
 FEW, COUNT = 10, 40
 

@@ -11,9 +11,9 @@ import tvm
 from tvm import relax
 
 from mallorn.graphc.quant.compute_in_integers import ComputeInIntegers
-from mallorn.workers.tvm.graph_recipes import TUNED
-from mallorn.workers.tvm.import_onnx_to_relax import load_network
-from mallorn.workers.tvm.run_recipe_passes import as_tvm_target, count_operators, run_steps
+from mallorn.workers.tvm.network.graph_recipes import TUNED
+from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target, count_operators, run_steps
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import network
 from tests.unit.graphc.pass_conformance import PassConformance

@@ -9,8 +9,8 @@ from tvm import relax
 
 from mallorn.graphc.conv.conv3x3_to_winograd import Conv3x3ToWinograd
 from mallorn.graphc.layout.concat_to_copies import MOST_PARTS, ConcatToCopies
-from mallorn.workers.tvm.rebuild_schedule import full_trace, rebuild
-from mallorn.workers.tvm.sketches import design_space
+from mallorn.workers.tvm.space.rebuild_schedule import full_trace, rebuild
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.unit.graphc.networks import HASWELL, NHWC, difference, network, random, run, weights
 from tests.unit.graphc.pass_conformance import PassConformance, graph_text
 

@@ -12,11 +12,11 @@ from onnx import TensorProto, helper
 
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.graphc.quant.keep_block_quantized_weights import DecodeWeightsInProducts
-from mallorn.workers.tvm.extract_tasks import describe_task
-from mallorn.workers.tvm.graph_recipes import FP16_GPU, TUNED_GPU
-from mallorn.workers.tvm.import_onnx_to_relax import load_network
-from mallorn.workers.tvm.run_recipe_passes import as_tvm_target, count_operators, run_steps
-from mallorn.workers.tvm.workload_key import rename_blocks_canonically
+from mallorn.workers.tvm.network.extract_tasks import describe_task
+from mallorn.workers.tvm.network.graph_recipes import FP16_GPU, TUNED_GPU
+from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target, count_operators, run_steps
+from mallorn.workers.tvm.programs.workload_key import rename_blocks_canonically
 from tests.fixtures.cuda import cuda_target
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import difference

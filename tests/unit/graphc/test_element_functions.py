@@ -18,9 +18,9 @@ from tvm import relax
 
 from mallorn.graphc.core import pass_runner
 from mallorn.graphc.export import compile_network
-from mallorn.workers.tvm.explain_kernels import library_calls
-from mallorn.workers.tvm.extract_tasks import count_operations
-from mallorn.workers.tvm.graph_recipes import TUNED, step_json
+from mallorn.workers.tvm.compile.explain_kernels import library_calls
+from mallorn.workers.tvm.network.extract_tasks import count_operations
+from mallorn.workers.tvm.network.graph_recipes import TUNED
 from tests.unit.graphc.networks import HASWELL, network
 
 OPSET: Final = 22
@@ -164,7 +164,7 @@ def lowered(function: Function, size: int) -> Any:
     )
     target = tvm.target.Target(HASWELL)
     mod = compile_network.import_graph(model, {}, target)
-    mod, _ = pass_runner.run_passes(mod, [step_json(step) for step in TUNED.before], target)
+    mod, _ = pass_runner.run_passes(mod, TUNED.model_dump()["before"], target)
     return mod
 
 

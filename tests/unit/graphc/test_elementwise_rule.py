@@ -12,9 +12,9 @@ from tvm import relax
 
 from mallorn.graphc.core.graph_rewriting import WIDEST
 from mallorn.graphc.tasks.mark_elementwise_rows import LINE, MarkElementwiseRows, choose_vector_width
-from mallorn.workers.tvm.rebuild_schedule import full_trace, rebuild
-from mallorn.workers.tvm.sketches import design_space
-from mallorn.workers.tvm.tuning_database import apply_trace
+from mallorn.workers.tvm.records.tuning_database import apply_trace
+from mallorn.workers.tvm.space.rebuild_schedule import full_trace, rebuild
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import UNOPTIMIZED, network, random, weights
 

@@ -11,7 +11,7 @@ import tvm
 from tvm import relax
 
 from mallorn.graphc.export.embed_weights import MACHINES, weight_embedding_options, write_data_object
-from mallorn.workers.tvm.linker import link_shared
+from mallorn.workers.host.linker import link_shared
 
 WEIGHTS = np.random.default_rng(0).random((257, 129), "float32")
 HERE = platform.machine()

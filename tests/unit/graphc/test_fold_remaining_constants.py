@@ -12,7 +12,7 @@ from mallorn.graphc.core.graph_pass import Report
 from mallorn.graphc.core.pass_registry import make_passes
 from mallorn.graphc.core.pass_runner import run_passes as run_steps
 from mallorn.graphc.fold.fold_constant_operators import FoldRemainingConstants
-from mallorn.workers.tvm.graph_recipes import TUNED, TUNED_GPU, step_json
+from mallorn.workers.tvm.network.graph_recipes import TUNED, TUNED_GPU
 from tests.unit.graphc.networks import HASWELL, network, random, run, weights
 from tests.unit.graphc.planted_errors import modules_where_a_method_raises
 
@@ -65,7 +65,7 @@ def test_a_network_whose_constants_only_meet_inputs_is_not_looked_at(monkeypatch
 @pytest.mark.parametrize("recipe", [TUNED, TUNED_GPU], ids=["tuned", "tuned-gpu"])
 def test_recipes_compute_what_numpy_left(recipe: Any) -> None:
     mod = beside_x(LEFT["a chain of them"])
-    fold = [step_json(step) for step in recipe.before if step.name == "fold_constant_operators"]
+    fold = [step for step in recipe.model_dump()["before"] if step["pass"] == "fold_constant_operators"]
     after, reports = run_steps(mod, fold, tvm.target.Target(HASWELL))
     assert calls(after) == ["relax.add"]
     assert FoldRemainingConstants.name in {report.name for report in reports}

@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 
 from mallorn.graphc.attention.fuse_short_attention import FuseShortAttention
-from mallorn.workers.tvm.graph_recipes import FP16_GPU
+from mallorn.workers.tvm.network.graph_recipes import FP16_GPU
 from tests.fixtures.cuda import cuda_target
 from tests.unit.graphc.networks import difference, random_of, run
 from tests.unit.graphc.pass_conformance import PassConformance

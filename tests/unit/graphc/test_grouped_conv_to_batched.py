@@ -9,7 +9,7 @@ from tvm import relax
 
 from mallorn.graphc.conv.grouped_conv_to_batched import GroupedConvToBatched, KeepJoinedGroupsApart
 from mallorn.graphc.layout.move_elementwise_before_reshape import MoveElementwiseBeforeReshape
-from mallorn.workers.tvm.sketches import design_space
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.unit.graphc.networks import (
     HASWELL,
     NHWC,

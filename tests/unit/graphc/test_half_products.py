@@ -10,7 +10,7 @@ from tvm.tirx import PrimFunc
 
 from mallorn.graphc.export.output_errors import relative_error
 from mallorn.graphc.quant.half_products import HalfProducts, RoundBeforeMoves
-from mallorn.workers.tvm.graph_recipes import FP16_GPU
+from mallorn.workers.tvm.network.graph_recipes import FP16_GPU
 from tests.fixtures.cuda import cuda_target
 from tests.unit.graphc.networks import NHWC, difference, fused, network, random, run, weights
 from tests.unit.graphc.pass_conformance import PassConformance, graph_text

@@ -14,7 +14,7 @@ from tvm import relax
 from mallorn.graphc.convert.register_converters import CONVERTERS
 from mallorn.graphc.core import pass_runner
 from mallorn.graphc.export import compile_network
-from mallorn.workers.tvm.graph_recipes import TUNED, step_json
+from mallorn.workers.tvm.network.graph_recipes import TUNED
 from tests.unit.graphc.networks import HASWELL, random, run
 
 SIZES = (1, 16, 7, 7)
@@ -59,7 +59,7 @@ def operators(mod: Any) -> Counter[str]:
 @pytest.mark.parametrize("operator", CONVERTERS)
 def test_an_activation_takes_part_in_a_change_of_layout(operator: str) -> None:
     mod = compile_network.import_graph(between_convolutions(operator), {}, TARGET)
-    steps = [step_json(step) for step in TUNED.before]
+    steps = TUNED.model_dump()["before"]
     layout = next(at for at, step in enumerate(steps) if step["pass"] == "relax.transform.ConvertLayout")
     after, _ = pass_runner.run_passes(mod, steps[: layout + 2], TARGET)
     assert operators(after)["relax.permute_dims"] == 2, "of the input and the result alone"

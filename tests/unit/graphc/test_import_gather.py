@@ -10,7 +10,7 @@ import tvm
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from mallorn.graphc.export.compile_network import import_graph
-from mallorn.workers.tvm.run_recipe_passes import count_operators
+from mallorn.workers.tvm.network.run_recipe_passes import count_operators
 from tests.unit.graphc import networks
 
 X = np.random.default_rng(0).standard_normal((4, 5)).astype("float32")

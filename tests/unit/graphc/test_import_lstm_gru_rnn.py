@@ -11,8 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mallorn.core.errors import InvalidModel
 from mallorn.graphc.rnn.scan_function import Scan
-from mallorn.workers.tvm.import_onnx_to_relax import load_network
-from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
+from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL
 

@@ -10,7 +10,7 @@ import pytest
 import tvm
 from onnx import TensorProto, helper, numpy_helper
 
-from mallorn.workers.tvm.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 from tests.unit.graphc import networks
 
 onnxruntime = pytest.importorskip("onnxruntime")

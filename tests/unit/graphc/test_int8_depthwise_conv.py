@@ -11,10 +11,10 @@ from tvm import relax
 from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.graphc.quant.int8_depthwise_conv import Int8DepthwiseConv
 from mallorn.searchers.roller.rank_candidates import ranked
-from mallorn.workers.tvm.program_blocks import blocks_of, operator_of, tensor_args
-from mallorn.workers.tvm.rebuild_schedule import rebuild
-from mallorn.workers.tvm.sketches import design_space
-from mallorn.workers.tvm.workload_key import rename_blocks_canonically
+from mallorn.workers.tvm.programs.program_blocks import blocks_of, operator_of, tensor_args
+from mallorn.workers.tvm.programs.workload_key import rename_blocks_canonically
+from mallorn.workers.tvm.space.rebuild_schedule import rebuild
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, NHWC, UNOPTIMIZED, fused, program, random_of, run
 from tests.unit.graphc.pass_conformance import PassConformance

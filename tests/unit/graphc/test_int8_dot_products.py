@@ -9,11 +9,11 @@ import tvm
 from tvm import relax
 
 from mallorn.graphc.quant.int8_dot_products import Int8DotProducts
-from mallorn.workers.tvm.rebuild_schedule import rebuild
-from mallorn.workers.tvm.reference_outputs import replace_special_instructions
-from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
-from mallorn.workers.tvm.sketches import design_space
-from mallorn.workers.tvm.tensor_intrinsics import load_intrinsics
+from mallorn.workers.tvm.compile.reference_outputs import replace_special_instructions
+from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
+from mallorn.workers.tvm.programs.tensor_intrinsics import load_intrinsics
+from mallorn.workers.tvm.space.rebuild_schedule import rebuild
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, NHWC, TILES, program, random_of, run
 from tests.unit.graphc.pass_conformance import PassConformance

@@ -16,11 +16,11 @@ from tvm import relax
 from mallorn.core.errors import InvalidModel
 from mallorn.graphc.quant.keep_block_quantized_weights import KeepBlockQuantizedWeights
 from mallorn.graphc.quant.llvm_byte_dot_products import best_instruction
-from mallorn.workers.tvm.extract_tasks import describe_task
-from mallorn.workers.tvm.graph_recipes import TUNED
-from mallorn.workers.tvm.import_onnx_to_relax import load_network
-from mallorn.workers.tvm.run_recipe_passes import as_tvm_target, count_operators, run_steps
-from mallorn.workers.tvm.workload_key import rename_blocks_canonically
+from mallorn.workers.tvm.network.extract_tasks import describe_task
+from mallorn.workers.tvm.network.graph_recipes import TUNED
+from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target, count_operators, run_steps
+from mallorn.workers.tvm.programs.workload_key import rename_blocks_canonically
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, difference
 from tests.unit.graphc.pass_conformance import PassConformance

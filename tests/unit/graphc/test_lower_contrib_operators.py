@@ -11,7 +11,7 @@ import tvm
 from onnx import TensorProto, helper, numpy_helper
 
 from mallorn.core.errors import InvalidModel
-from mallorn.workers.tvm.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 from tests.unit.graphc import networks
 
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -8,7 +8,7 @@ from onnx import ModelProto, TensorProto, helper
 
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.graph_report import TensorSpec
-from mallorn.workers.tvm.import_onnx_to_relax import ImportedModel, load_network
+from mallorn.workers.tvm.network.import_onnx_to_relax import ImportedModel, load_network
 
 Build = Callable[..., ModelProto]
 Load = Callable[..., ImportedModel]

@@ -9,7 +9,7 @@ from tvm import relax
 
 from mallorn.graphc.layout.cancel_transposes import CancelTransposes
 from mallorn.graphc.layout.move_transposes_after_elementwise import MoveTransposesAfterElementwise
-from mallorn.workers.tvm.graph_recipes import FP16_GPU
+from mallorn.workers.tvm.network.graph_recipes import FP16_GPU
 from tests.fixtures.cuda import cuda_target
 from tests.unit.graphc.networks import network, random, run, weights
 from tests.unit.graphc.pass_conformance import PassConformance, graph_text

@@ -13,7 +13,7 @@ from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
 
 from mallorn.core.errors import InvalidModel
 from mallorn.graphc.export.compile_network import patch_importer_and_list_operators, simplify_onnx_model
-from mallorn.workers.tvm.check_onnx_model import read_model, refuse_unknown_operators
+from mallorn.workers.tvm.network.check_onnx_model import read_model, refuse_unknown_operators
 
 Build = Callable[..., ModelProto]
 

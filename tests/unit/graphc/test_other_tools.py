@@ -9,7 +9,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 pytest.importorskip("onnxruntime")
-from mallorn.workers.tvm.run_recipe_passes import count_operators
+from mallorn.workers.tvm.network.run_recipe_passes import count_operators
 from tests.unit.graphc.test_compute_in_integers import lowered, near
 from tests.unit.graphc.test_import_quantized_operators import made, sample
 

@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 
 from mallorn.graphc.conv.pad_conv_to_vectors import PadConvToVectors
-from mallorn.workers.tvm.sketches import design_space
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.unit.graphc.networks import (
     HASWELL,
     NHWC,

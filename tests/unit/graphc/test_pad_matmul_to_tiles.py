@@ -13,7 +13,7 @@ from tvm import relax
 from mallorn.graphc.core.graph_rewriting import ROWS, round_up_columns, round_up_rows
 from mallorn.graphc.matmul.fuse_transposes_into_batched_matmul import FuseTransposesIntoBatchedMatmul
 from mallorn.graphc.matmul.pad_matmul_to_tiles import PadMatmulToTiles
-from mallorn.workers.tvm.sketches import design_space
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.unit.graphc.networks import HASWELL, difference, network, program, random, rewritten, run, weights
 from tests.unit.graphc.pass_conformance import PassConformance
 

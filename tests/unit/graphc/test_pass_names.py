@@ -21,14 +21,13 @@ from mallorn.graphc.export.export_checks import (
     Refused,
     check_error,
 )
-from mallorn.workers.tvm.graph_recipes import (
+from mallorn.workers.tvm.network.graph_recipes import (
     BF16,
     BF16_GPU,
     FP16_GPU,
     TUNED,
     precision_of,
     recipe_of,
-    step_json,
 )
 from tests.fixtures.onnx_network import saved
 from tests.fixtures.trap import OLD_TABLES
@@ -63,9 +62,9 @@ def in_old_names(recipe: StoredRecipe) -> StoredRecipe:
 def test_a_recipe_in_old_names_makes_the_same_program() -> None:
     narrow = network(lambda _, x: relax.op.nn.conv2d(x, weights(3, 3, 8, 12), **NHWC), (1, 8, 8, 8))
     stored = in_old_names(TUNED)
-    forms = stored.before, recipe_of(stored).before, TUNED.before  # of an export, and of a job
+    forms = stored, recipe_of(stored), TUNED  # of an export, and of a job
     old, read, new = (
-        run_passes(narrow, [step_json(step) for step in steps], tvm.target.Target(HASWELL)) for steps in forms
+        run_passes(narrow, form.model_dump()["before"], tvm.target.Target(HASWELL)) for form in forms
     )
     assert [report.name for report in new[1] if report.fired]
     assert old[1] == read[1] == new[1]
@@ -80,8 +79,7 @@ def test_a_recipe_in_old_names_has_its_precision() -> None:
 def test_an_export_in_old_names_may_err_as_much_as_its_precision_does(tmp_path: Path) -> None:
     model = saved(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": [1, 3]}, {"y": [1, 3]})
     single, half = (
-        {"recipe": {"before": [dict(step_json(step)) for step in in_old_names(recipe).before]}}
-        for recipe in (TUNED, BF16)
+        {"recipe": {"before": in_old_names(recipe).model_dump()["before"]}} for recipe in (TUNED, BF16)
     )
     check_error(half, 1e-2, str(model), None)
     with pytest.raises(Refused, match="do not use this library"):
@@ -110,7 +108,7 @@ def test_a_failed_check_in_float16_says_what_overflows(
     recipe: StoredRecipe, error: float, words: str, tmp_path: Path
 ) -> None:
     model = saved(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": [1, 3]}, {"y": [1, 3]})
-    manifest: ManifestFile = {"recipe": {"before": [step_json(step) for step in recipe.before]}}
+    manifest: ManifestFile = {"recipe": {"before": recipe.model_dump()["before"]}}
     check_error(manifest, LARGEST_ERROR_ROUNDED[precision_of(recipe)] / 2, str(model), None)
     with pytest.raises(Refused, match=words):
         check_error(manifest, error, str(model), None)

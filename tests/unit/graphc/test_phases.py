@@ -22,7 +22,7 @@ def on_the_seam() -> list[type[ReportingPass]]:
 @pytest.mark.parametrize("made", on_the_seam(), ids=lambda made: str(made.name))
 def test_passes_come_after_those_that_they_need(made: type[ReportingPass], recipe: str) -> None:
     steps = (step for phase in BEFORE_SCHEDULES[recipe] for step in phase.steps)
-    names = [name for step in steps for name in named(step.name)]
+    names = [name for step in steps for name in named(step["pass"])]
     earlier = [name for name in made.after if name in names]
     if made.name in names:
         assert all(names.index(name) < names.index(made.name) for name in earlier)

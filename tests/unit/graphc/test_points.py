@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mallorn.workers.tvm.extract_tasks_of_range import (
+from mallorn.workers.tvm.network.extract_tasks_of_range import (
     MOST_POINTS,
     choose_geometric_sizes,
     choose_points_to_tune,

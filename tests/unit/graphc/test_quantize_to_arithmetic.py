@@ -8,7 +8,7 @@ import pytest
 from tvm import relax
 
 from mallorn.graphc.quant.quantize_to_arithmetic import QuantizeToArithmetic
-from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
+from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
 from tests.unit.graphc.networks import network, random, run
 from tests.unit.graphc.pass_conformance import PassConformance
 from tests.unit.graphc.quantized_arithmetic import Emit, dequantized, quantized

@@ -12,7 +12,7 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.graphc.core.pass_runner import run_passes as run_steps
-from mallorn.workers.tvm.graph_recipes import (
+from mallorn.workers.tvm.network.graph_recipes import (
     BF16,
     BF16_GPU,
     DIRECT,
@@ -27,7 +27,6 @@ from mallorn.workers.tvm.graph_recipes import (
     precision_of,
     recipe_for,
     recipe_of,
-    step_json,
     with_skipped_passes,
 )
 from tests.unit.graphc.networks import HASWELL, NHWC, network, weights
@@ -51,7 +50,8 @@ def test_every_step_is_a_graph_pass(recipe: StoredRecipe) -> None:
     from mallorn.graphc.core.graph_pass import ReportingPass
     from mallorn.graphc.core.pass_registry import make_pass
 
-    made = [make_pass(step_json(step)) for step in recipe.before + recipe.after]
+    plain = recipe.model_dump()
+    made = [make_pass(step) for step in plain["before"] + plain["after"]]
     assert all(isinstance(one, ReportingPass | transform.Pass) for one in made)
 
 
@@ -123,7 +123,7 @@ def test_what_is_no_recipe_is_refused(value: dict[str, object]) -> None:
 
 
 def test_naming_a_recipe_loads_no_tvm() -> None:
-    program = "import sys, mallorn.workers.tvm.graph_recipes; sys.exit('tvm' in sys.modules)"
+    program = "import sys, mallorn.workers.tvm.network.graph_recipes; sys.exit('tvm' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
@@ -140,7 +140,7 @@ def test_naming_a_recipe_loads_no_tvm() -> None:
 )
 def test_passes_get_the_vectors_of_the_target(attrs: dict[str, object], lanes: int) -> None:
     from mallorn.graphc.core.pass_registry import make_pass
-    from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
+    from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
 
     with as_tvm_target(attrs):
         assert make_pass({"call": "vector_lanes", "args": []}) == lanes
@@ -149,7 +149,7 @@ def test_passes_get_the_vectors_of_the_target(attrs: dict[str, object], lanes: i
 def test_a_pass_that_a_recipe_leaves_out_does_not_run_and_the_report_says_why() -> None:
     reason = "the whole model does not compile with it"
     stored = with_skipped_passes(TUNED, {"pad_conv_to_vectors": reason})
-    steps = [step_json(step) for step in recipe_of(stored).before]
+    steps = recipe_of(stored).model_dump()["before"]
     narrow = network(lambda _, x: relax.op.nn.conv2d(x, weights(3, 3, 8, 12), **NHWC), (1, 8, 8, 8))
     _, reports = run_steps(narrow, steps, tvm.target.Target(HASWELL))
     assert [report.name for report in reports if report.skipped == reason] == ["pad_conv_to_vectors"]
@@ -171,7 +171,7 @@ def test_a_pass_that_gives_up_on_a_network_is_passed_over_and_says_so() -> None:
         image = emit(relax.op.nn.conv2d(x, weights(4, 4, 3, 3), padding=1))
         return relax.op.stack([image, emit(relax.op.nn.relu(image))], 0)
 
-    steps = [step_json(step) for step in TUNED.before]
+    steps = TUNED.model_dump()["before"]
     mod, reports = run_steps(network(stacked, (1, 4, 8, 8)), steps, tvm.target.Target(HASWELL))
     (skipped,) = [report.name for report in reports if report.skipped]
     assert skipped == "relax.transform.ConvertLayout"

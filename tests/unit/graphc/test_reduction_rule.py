@@ -12,10 +12,10 @@ from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.graphc.tasks.mark_reductions import FOLD, MarkReductions
 from mallorn.searchers.roller.rank_candidates import ranked
 from mallorn.searchers.space import ChoiceKind
-from mallorn.workers.tvm.loop_nests import nests
-from mallorn.workers.tvm.rebuild_schedule import full_trace, rebuild
-from mallorn.workers.tvm.sketches import design_space
-from mallorn.workers.tvm.tuning_database import apply_trace
+from mallorn.workers.tvm.programs.loop_nests import nests
+from mallorn.workers.tvm.records.tuning_database import apply_trace
+from mallorn.workers.tvm.space.rebuild_schedule import full_trace, rebuild
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, UNOPTIMIZED, network, random
 

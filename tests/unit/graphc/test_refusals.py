@@ -6,9 +6,9 @@ from onnx import TensorProto, helper, numpy_helper, save
 from tvm import relax
 
 from mallorn.core.errors import InvalidModel
-from mallorn.workers.tvm.extract_tasks import extract
-from mallorn.workers.tvm.graph_recipes import TUNED, skipped_passes
-from mallorn.workers.tvm.import_onnx_to_relax import unsized_node
+from mallorn.workers.tvm.network.extract_tasks import extract
+from mallorn.workers.tvm.network.graph_recipes import TUNED, skipped_passes
+from mallorn.workers.tvm.network.import_onnx_to_relax import unsized_node
 
 TARGET = '{"kind":"llvm","num-cores":2}'
 

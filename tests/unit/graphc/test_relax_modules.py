@@ -13,9 +13,9 @@ from tvm import relax, te
 from mallorn.core.errors import InvalidModel
 from mallorn.graphc.export.export_checks import is_relax_file
 from mallorn.onnx_export import as_onnx, to_onnx
-from mallorn.workers.tvm.extract_tasks import extract
-from mallorn.workers.tvm.graph_recipes import TUNED
-from mallorn.workers.tvm.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.network.extract_tasks import extract
+from mallorn.workers.tvm.network.graph_recipes import TUNED
+from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 
 TARGET = '{"kind": "llvm", "mcpu": "znver4", "num-cores": 2}'
 

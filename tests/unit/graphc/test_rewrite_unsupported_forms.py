@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from benchmarks.zoo.trying_child import try_case
 from mallorn.core.errors import InvalidModel
 from mallorn.graphc.onnx.rewrite_unsupported_forms import rewrite
-from mallorn.workers.tvm.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 from tests.unit.graphc import networks
 
 RIGHT = [

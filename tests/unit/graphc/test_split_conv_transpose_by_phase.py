@@ -16,7 +16,7 @@ from tvm.relax.frontend.onnx import from_onnx
 from mallorn.graphc.conv.split_conv_transpose_by_phase import SplitConvTransposeByPhase
 from mallorn.graphc.layout.move_elementwise_before_reshape import MoveElementwiseBeforeReshape
 from mallorn.graphc.phases import CHANNELS_LAST
-from mallorn.workers.tvm.sketches import design_space
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.unit.graphc.networks import HASWELL, difference, fused, network, program, random, run, weights
 from tests.unit.graphc.pass_conformance import PassConformance
 

@@ -9,8 +9,8 @@ import tvm
 from tvm import relax, te
 
 from mallorn.graphc.quant.tf32_products import Tf32Products, before_rounding, round_to_tf32
-from mallorn.workers.tvm.extract_tasks import describe_task
-from mallorn.workers.tvm.graph_recipes import TF32_GPU
+from mallorn.workers.tvm.network.extract_tasks import describe_task
+from mallorn.workers.tvm.network.graph_recipes import TF32_GPU
 from tests.fixtures.cuda import cuda_target
 from tests.unit.graphc.networks import fused, network, weights
 from tests.unit.graphc.tensor_function_conformance import TensorFunctionConformance

@@ -21,13 +21,13 @@ from mallorn.graphc.quant.dot_product_function import Sums
 from mallorn.graphc.quant.tile_function import WIDTH, TiledSums, divide_into_tiles
 from mallorn.graphc.quant.tile_instructions import BF16, INT8, TileInstruction
 from mallorn.searchers.roller.rank_candidates import ranked
-from mallorn.workers.tvm.loop_nests import nests
-from mallorn.workers.tvm.program_blocks import arguments, blocks_of, operator_of
-from mallorn.workers.tvm.rebuild_schedule import full_trace, rebuild
-from mallorn.workers.tvm.reference_outputs import reduction_length, replace_special_instructions
-from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
-from mallorn.workers.tvm.sketches import design_space
-from mallorn.workers.tvm.tuning_database import apply_trace
+from mallorn.workers.tvm.compile.reference_outputs import reduction_length, replace_special_instructions
+from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
+from mallorn.workers.tvm.programs.loop_nests import nests
+from mallorn.workers.tvm.programs.program_blocks import arguments, blocks_of, operator_of
+from mallorn.workers.tvm.records.tuning_database import apply_trace
+from mallorn.workers.tvm.space.rebuild_schedule import full_trace, rebuild
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.unit.graphc.networks import TILES, random_of, runs
 
 PLAIN = '{"kind":"llvm","num-cores":1,"opt-level":0}'

@@ -9,9 +9,9 @@ import tvm
 from tvm import relax
 
 from mallorn.graphc.layout.tile_transposes import TileTransposes
-from mallorn.workers.tvm.program_blocks import blocks_of, operator_of
-from mallorn.workers.tvm.rebuild_schedule import rebuild
-from mallorn.workers.tvm.sketches import design_space
+from mallorn.workers.tvm.programs.program_blocks import blocks_of, operator_of
+from mallorn.workers.tvm.space.rebuild_schedule import rebuild
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, program, rewritten, run
 from tests.unit.graphc.pass_conformance import PassConformance, graph_text

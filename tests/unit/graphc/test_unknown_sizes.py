@@ -10,11 +10,16 @@ from tvm import relax
 
 from mallorn.graphc.core.pass_registry import OWN_PASSES
 from mallorn.graphc.core.pass_runner import run_passes
-from mallorn.workers.tvm.graph_recipes import BF16, DIRECT, TUNED, step_json
+from mallorn.workers.tvm.network.graph_recipes import BF16, DIRECT, TUNED
 from tests.unit.graphc.networks import NHWC
 
 ABLE = {"kind": "llvm", "mcpu": "znver5", "num-cores": 1}
-OURS = [step for recipe in (TUNED, DIRECT, BF16) for step in recipe.before if step.name in OWN_PASSES]
+OURS = [
+    step
+    for recipe in (TUNED, DIRECT, BF16)
+    for step in recipe.model_dump()["before"]
+    if step["pass"] in OWN_PASSES
+]
 Body = Callable[[Any, Any], Any]
 
 
@@ -54,5 +59,5 @@ def network(shape: Any, body: Body) -> Any:
 def test_they_leave_it_as_it_is(some: bool, body: Body) -> None:
     mod = network((tvm.tirx.Var("n", "int64"), 4, 16, 16) if some else None, body)
     for step in OURS:
-        after, _ = run_passes(mod, [step_json(step)], tvm.target.Target(ABLE))
-        assert after.script() == mod.script(), step.name
+        after, _ = run_passes(mod, [step], tvm.target.Target(ABLE))
+        assert after.script() == mod.script(), step["pass"]

@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 
 from mallorn.graphc.elementwise.vectorize_cumsum import VectorizeCumsum
-from mallorn.workers.tvm.program_blocks import blocks_of, operator_of
+from mallorn.workers.tvm.programs.program_blocks import blocks_of, operator_of
 from tests.unit.graphc.networks import network, run
 from tests.unit.graphc.pass_conformance import PassConformance
 

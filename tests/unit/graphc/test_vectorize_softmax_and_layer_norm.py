@@ -10,8 +10,8 @@ import tvm
 from tvm import relax
 
 from mallorn.graphc.norm.vectorize_softmax_and_layer_norm import VectorizeSoftmaxAndLayerNorm
-from mallorn.workers.tvm.rebuild_schedule import rebuild
-from mallorn.workers.tvm.sketches import design_space
+from mallorn.workers.tvm.space.rebuild_schedule import rebuild
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, difference, program, random, rewritten, run
 from tests.unit.graphc.pass_conformance import PassConformance

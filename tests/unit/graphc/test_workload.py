@@ -10,7 +10,7 @@ import pytest
 import tvm_ffi
 from tvm.script import from_source
 
-from mallorn.workers.tvm.workload_key import (
+from mallorn.workers.tvm.programs.workload_key import (
     normalised_text,
     rename_blocks_canonically,
     structure_key,
@@ -35,7 +35,9 @@ class Module:
                 v_ax0, v_ax1 = T.axis.remap("SS", [ax0, ax1])
                 out[v_ax0, v_ax1] = lv5[v_ax0, v_ax1] / lv5_sum[v_ax0]
 """
-IMPORTS = "from tvm.script import from_source\nfrom mallorn.workers.tvm.workload_key import workload_key"
+IMPORTS = (
+    "from tvm.script import from_source\nfrom mallorn.workers.tvm.programs.workload_key import workload_key"
+)
 GOLDEN = "e2a86f611e33d58d048dd3b68e672318024247045267bf0439918ee32ad4fccf"
 
 

@@ -23,7 +23,7 @@ from mallorn.cli.main import app
 from mallorn.core.errors import InvalidModel, MallornError
 from mallorn.core.values.graph_report import TensorSpec
 from mallorn.onnx_export import as_onnx
-from mallorn.workers.tvm.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 
 Write = Callable[[Path], object]
 

@@ -14,8 +14,10 @@ def report(checked: int = 0, **expected_us: float) -> FinishReport:
         "pool": {"source": "learned", "basis": "what a base likes best", "confidence": "likely"},
     }
     for at, (name, answer) in enumerate(answers.items()):
-        answer |= {"checked": at < checked, "expected_us": expected_us.get(name)}
-    return FinishReport.model_validate({"unmeasured_schedules": answers, "found": 3, "of": 4})
+        answer |= {"is_verified": at < checked, "expected_us": expected_us.get(name)}
+    return FinishReport.model_validate(
+        {"unmeasured_schedules": answers, "schedule_count": 3, "workload_count": 4}
+    )
 
 
 def test_each_task_has_a_row_with_its_source_and_how_sure_it_is() -> None:

@@ -23,7 +23,7 @@ class Exporting(Job):
     def __init__(self, *errors: MallornError, **exported: Any) -> None:
         self.status = REFINED
         self.errors = list(errors)
-        self.exported = exported or {"sec": 12.3, "ratio": 0.841}
+        self.exported = exported or {"seconds": 12.3, "latency_ratio": 0.841}
         self.fetched: list[str | Path] = []
 
     def events(self, after: int = 0) -> Iterator[LoggedEvent]:
@@ -48,7 +48,7 @@ def test_it_is_fetched_and_told_once() -> None:
 
 def test_without_a_time_beside_onnxruntime_none_is_told() -> None:
     assert (
-        FirstVersion(Exporting(sec=7.0), Path("won")).announce_first_export(REFINED)
+        FirstVersion(Exporting(seconds=7.0), Path("won")).announce_first_export(REFINED)
         == "first version after 7 s: won"
     )
 

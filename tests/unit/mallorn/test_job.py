@@ -107,11 +107,11 @@ def test_a_comment_is_no_event_and_a_torn_last_event_is_left_out() -> None:
     assert list(parse_events(lines)) == [None, (1, "a", {})]
 
 
-@pytest.mark.parametrize("data", ['{"why": "spent"}', '{"kind": "finishing", "why": "spent"}'])
+@pytest.mark.parametrize("data", ['{"reason": "spent"}', '{"kind": "finishing", "reason": "spent"}'])
 def test_an_event_is_a_value_of_its_kind_whether_its_data_names_it_or_not(data: str) -> None:
     (event,) = parse_events(["id: 1", "event: finishing", f"data: {data}", ""])
     assert event is not None
-    assert (event.payload, event.parsed_event) == ({"why": "spent"}, FinishingEvent(reason="spent"))
+    assert (event.payload, event.parsed_event) == ({"reason": "spent"}, FinishingEvent(reason="spent"))
 
 
 def test_an_event_of_a_newer_coordinator_is_told_as_it_came() -> None:

@@ -217,7 +217,7 @@ class Exporting(Service):
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         if request.url.path.endswith("/events"):
-            return httpx.Response(200, text='id: 1\nevent: exported\ndata: {"sec": 12.3}\n\n')
+            return httpx.Response(200, text='id: 1\nevent: exported\ndata: {"seconds": 12.3}\n\n')
         answer = super().__call__(request)
         told = request.method == "GET" and request.url.path.endswith("/1f")
         return httpx.Response(200, json={**answer.json(), "exported": True}) if told else answer

@@ -11,8 +11,8 @@ from mallorn.searchers.space import Candidate, Sketch
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
 from mallorn.workers.interfaces.tensor_arguments import Arguments
 from mallorn.workers.measure.measurer_interface import Program
+from mallorn.workers.measure.tvm_space import TvmSpace
 from mallorn.workers.subprocesses.errors import ChildCrashed, ChildError, ChildTimeout
-from mallorn.workers.tvm.tvm_space import TvmSpace
 
 PROGRAM = Program("key", "the program", Arguments(()), 1.0)
 

@@ -7,7 +7,12 @@ from tvm.error import RPCError
 
 from mallorn.core.outcomes import Outcome
 from mallorn.workers.device.rpc_handshake import DEATH_NOTICE
-from mallorn.workers.tvm.remote_device import GPU_FAILED, TOO_SLOW, explain_cuda_error, remove_kernel_source
+from mallorn.workers.tvm.sessions.remote_device import (
+    GPU_FAILED,
+    TOO_SLOW,
+    explain_cuda_error,
+    remove_kernel_source,
+)
 from tests.fixtures.faulty_device import FaultyDevice, FaultySession, offering, raises
 from tests.unit.measure.test_faulty_device import timing_with, tried
 

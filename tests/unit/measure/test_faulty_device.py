@@ -24,7 +24,7 @@ from mallorn.workers.measure.build_candidates import BuiltCandidate
 from mallorn.workers.measure.device_runs import DeviceRuns
 from mallorn.workers.measure.measurer_interface import MeasureInput, Program
 from mallorn.workers.process.retry_rules import GIVEN_BACK, OTHER_HOST, retry_rule_for
-from mallorn.workers.tvm import remote_device as rpc_session
+from mallorn.workers.tvm.sessions import remote_device as rpc_session
 from tests.fixtures.faulty_device import (
     CALLS,
     DiedError,

@@ -17,7 +17,7 @@ from mallorn.workers.interfaces.device_runner import LibraryRun
 from mallorn.workers.interfaces.tensor_arguments import Arguments
 from mallorn.workers.measure.stopping import StoppingRule
 from mallorn.workers.tvm import runner_child
-from mallorn.workers.tvm.remote_device import CandidateTimeout
+from mallorn.workers.tvm.sessions.remote_device import CandidateTimeout
 
 WHERE = ("tracker", "llvm")
 

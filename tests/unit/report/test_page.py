@@ -22,7 +22,11 @@ from tests.fixtures.told import told_job, told_round, told_task
 
 EVIL = """</pre></details><script>alert("1")</script><img src=x onerror='alert(2)'>"""
 TIMING = {"median": 2000.0, "low": 1900.0, "high": 2100.0}
-REPORT = {"latency_us": {"untuned": {**TIMING, "median": 50_000.0}, "tuned": TIMING}, "found": 2, "of": 2}
+REPORT = {
+    "latency_us": {"untuned": {**TIMING, "median": 50_000.0}, "tuned": TIMING},
+    "schedule_count": 2,
+    "workload_count": 2,
+}
 
 
 def story(word: str = "plain", **changes: Any) -> ReportData:
@@ -71,7 +75,7 @@ def test_what_the_job_says_is_text_whatever_it_says() -> None:
     assert found.tags.count("h2") == 7
 
 
-POOR = {"level": "poor", "summary": "4.0 times slower than onnxruntime", "next": "mallorn resume j1"}
+POOR = {"level": "poor", "summary": "4.0 times slower than onnxruntime", "next_command": "mallorn resume j1"}
 
 
 def test_the_verdict_stands_on_top_and_is_coloured_by_its_level() -> None:
@@ -83,7 +87,7 @@ def test_the_verdict_stands_on_top_and_is_coloured_by_its_level() -> None:
 
 
 def test_what_was_left_undone_the_conditions_and_warnings_are_told() -> None:
-    missed = {"step": "timing", "why": "no memory", "hint": ""}
+    missed = {"step": "timing", "reason": "no memory", "hint": ""}
     report = {**REPORT, "skipped_steps": [missed], "conditions": {"steady": False, "note": "a busy host"}}
     odd = {"source": "search", "message": "it raised", "hint": "", "count": 1}
     told = replace(story(warnings=[odd]), job=told_job(report=report, warnings=[odd]))
@@ -99,7 +103,9 @@ def test_what_answered_for_each_task_is_told_where_nothing_was_measured() -> Non
         "confidence": "likely",
         "expected_us": 12.0,
     }
-    job = told_job(report={"unmeasured_schedules": {"dense": answer}, "of": 1, "found": 1})
+    job = told_job(
+        report={"unmeasured_schedules": {"dense": answer}, "workload_count": 1, "schedule_count": 1}
+    )
     text = assert_inert(render_report_page(replace(story(), job=job), 0.0)).text
     for words in ("What answered", "dense", "near", "likely", "12.0 us", "carried from <b>near</b>"):
         assert words in text, words

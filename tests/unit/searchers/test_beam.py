@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from mallorn.costmodels.base import Matrix, Prediction, Vector
 from mallorn.costmodels.decision_columns_and_prefixes import LAST, ValuesPrefixes, mask_undecided_columns
-from mallorn.costmodels.prefix_boosters import ValueModel
-from mallorn.searchers.algorithms.beam_search import Beam
+from mallorn.research.costmodels.prefix_boosters import ValueModel
+from mallorn.research.searchers.beam_search import Beam
 from mallorn.searchers.decision_features import compute_sketch_features
 from mallorn.searchers.learning.knobs import draw_legal_options, knob_order_of
 from mallorn.searchers.space import Choice, ChoiceKind, Sketch

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mallorn.core.outcomes import Outcome
-from mallorn.searchers.algorithms.bayesian_optimization import (
+from mallorn.research.searchers.bayesian_optimization import (
     ACQUISITIONS,
     ROWS,
     BayesianOptimisation,

@@ -6,7 +6,7 @@ import pytest
 
 from mallorn.core.registry import REGISTRY, resolve
 from mallorn.costmodels.base import CostModel
-from mallorn.costmodels.prefix_boosters import GeneratorModel, ValueModel
+from mallorn.research.costmodels.prefix_boosters import GeneratorModel, ValueModel
 from mallorn.searchers.base import Searcher
 from mallorn.searchers.batch_sampler import BatchSampler, Synthesiser
 from mallorn.searchers.testing import SearcherTestCase

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mallorn.searchers.algorithms.evolution_strategy import EsState, SketchGaussian, rank_weights
+from mallorn.research.searchers.evolution_strategy import EsState, SketchGaussian, rank_weights
 from mallorn.searchers.synthetic_space import RFACTOR, TILED, SyntheticSpace
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mallorn.core.outcomes import Outcome
-from mallorn.searchers.algorithms.guided_walk import Directions, Guided
+from mallorn.research.searchers.guided_walk import Directions, Guided
 from mallorn.searchers.base import Trial
 from mallorn.searchers.batch_searcher import Request
 from mallorn.searchers.bounded_trial_history import fastest

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mallorn.searchers.learning.decision_moves import STAY, Moves, moves_of
+from mallorn.research.searchers.decision_moves import STAY, Moves, moves_of
 from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Sketch
 from mallorn.searchers.synthetic_space import TILED, SyntheticSpace
 from mallorn.searchers.testing import assert_well_formed

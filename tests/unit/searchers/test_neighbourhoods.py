@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from mallorn.costmodels.random import RandomModel
-from mallorn.searchers.algorithms.evolution_strategy import EvolutionStrategy
+from mallorn.research.searchers.evolution_strategy import EvolutionStrategy
+from mallorn.research.searchers.guided_walk import Guided
 from mallorn.searchers.algorithms.genetic_algorithm import Genetic
-from mallorn.searchers.algorithms.guided_walk import Guided
 from mallorn.searchers.algorithms.simulated_annealing import Annealing
 from mallorn.searchers.base import Searcher
 from mallorn.searchers.simulate_search import fit_on_history

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from mallorn.searchers.algorithms.ppo import DOWN, KEEP, UP, Actor, Experience, advantages
-from mallorn.searchers.algorithms.qlearning import QValues
-from mallorn.searchers.learning.decision_moves import measured_steps, moves_of
+from mallorn.research.searchers.decision_moves import measured_steps, moves_of
+from mallorn.research.searchers.ppo import DOWN, KEEP, UP, Actor, Experience, advantages
+from mallorn.research.searchers.qlearning import QValues
 from mallorn.searchers.learning.dense_network import DenseNetwork, multiply_in_blocks
 from mallorn.searchers.learning.exploring_learner import ScoredRows
 from mallorn.searchers.space import Choice, ChoiceKind, Sketch

@@ -10,13 +10,13 @@ from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.costmodels.base import Matrix, Prediction
 from mallorn.costmodels.random import RandomModel
 from mallorn.costmodels.xgboost_models import XGBoost
-from mallorn.searchers.algorithms.beam_search import Beam
-from mallorn.searchers.algorithms.felix import Felix
-from mallorn.searchers.algorithms.monte_carlo_tree_search import Mcts
-from mallorn.searchers.algorithms.ppo import Ppo
-from mallorn.searchers.algorithms.qlearning import QLearning
+from mallorn.research.searchers.beam_search import Beam
+from mallorn.research.searchers.felix import Felix
+from mallorn.research.searchers.monte_carlo_tree_search import Mcts
+from mallorn.research.searchers.ppo import Ppo
+from mallorn.research.searchers.qlearning import QLearning
+from mallorn.research.searchers.sample_decision_model import Generator
 from mallorn.searchers.algorithms.reinforce import Reinforce
-from mallorn.searchers.algorithms.sample_decision_model import Generator
 from mallorn.searchers.base import Trial
 from mallorn.searchers.batch_searcher import Request
 from mallorn.searchers.decision_space import DecisionSpace

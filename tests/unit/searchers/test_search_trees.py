@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mallorn.searchers.algorithms.monte_carlo_tree_search import NOWHERE, Rollouts, SearchTrees, SketchTrees
+from mallorn.research.searchers.monte_carlo_tree_search import NOWHERE, Rollouts, SearchTrees, SketchTrees
 from mallorn.searchers.learning.exploring_learner import ScoredRows
 from mallorn.searchers.synthetic_space import TILED, SyntheticSpace
 

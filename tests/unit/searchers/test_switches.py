@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from mallorn.costmodels.random import RandomModel
-from mallorn.searchers.algorithms.evolution_strategy import EsState, EvolutionStrategy
-from mallorn.searchers.algorithms.monte_carlo_tree_search import Mcts, SearchTrees
-from mallorn.searchers.algorithms.ppo import Actor, Ppo
-from mallorn.searchers.algorithms.qlearning import QLearning, QValues
+from mallorn.research.searchers.evolution_strategy import EsState, EvolutionStrategy
+from mallorn.research.searchers.monte_carlo_tree_search import Mcts, SearchTrees
+from mallorn.research.searchers.ppo import Actor, Ppo
+from mallorn.research.searchers.qlearning import QLearning, QValues
 from mallorn.searchers.algorithms.reinforce import Reinforce
 from mallorn.searchers.base import Searcher
 from mallorn.searchers.learning.knobs import KnobDistributions

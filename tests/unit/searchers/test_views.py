@@ -10,8 +10,8 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.costmodels.base import Matrix, Prediction
 from mallorn.costmodels.random import RandomModel
 from mallorn.costmodels.views import LOOPS, VIEWS
-from mallorn.searchers.algorithms.evolution_strategy import EvolutionStrategy
-from mallorn.searchers.algorithms.guided_walk import Guided
+from mallorn.research.searchers.evolution_strategy import EvolutionStrategy
+from mallorn.research.searchers.guided_walk import Guided
 from mallorn.searchers.pooled_searcher import score
 from mallorn.searchers.space import Candidate
 from mallorn.searchers.synthetic_space import SyntheticSpace

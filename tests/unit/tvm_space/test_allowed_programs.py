@@ -14,7 +14,7 @@ from mallorn.core.errors import Unschedulable
 from mallorn.graphc.core.pass_registry import NOT_IN_RECIPES, resolve_pass
 from mallorn.graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES
 from mallorn.graphc.quant import llvm_byte_dot_products, tile_instructions
-from mallorn.workers.tvm.allowed_programs import (
+from mallorn.workers.tvm.programs.allowed_programs import (
     KINDS,
     OPS,
     TraceRefused,
@@ -22,8 +22,8 @@ from mallorn.workers.tvm.allowed_programs import (
     check_trace,
     read_trace,
 )
-from mallorn.workers.tvm.parsed_program_cache import instructions, parse_module
-from mallorn.workers.tvm.tuning_database import apply_trace
+from mallorn.workers.tvm.programs.parsed_program_cache import instructions, parse_module
+from mallorn.workers.tvm.records.tuning_database import apply_trace
 from tests.fixtures.hostile import programs
 
 #: They reach outside of a program, or its memory past its ends, or belong to code that is lowered already.
@@ -200,5 +200,5 @@ def test_a_recipe_names_nothing_that_is_no_pass(name: str) -> None:
 
 def test_the_passes_of_our_recipes_may_be_named() -> None:
     recipes = (*BEFORE_SCHEDULES.values(), *AFTER_SCHEDULES.values())
-    names = {step.name for recipe in recipes for phase in recipe for step in phase.steps}
+    names = {step["pass"] for recipe in recipes for phase in recipe for step in phase.steps}
     assert all(map(resolve_pass, names | {"s_tir.dlight.gpu.Matmul"}))

@@ -7,7 +7,7 @@ import tvm
 from tvm import te
 from tvm.s_tir import Schedule
 
-from mallorn.workers.tvm.build_libraries import (
+from mallorn.workers.tvm.compile.build_libraries import (
     CHEAP,
     FEWEST,
     KEPT,

@@ -8,9 +8,9 @@ import tvm
 from tvm.tirx import IndexMap
 
 from mallorn.core.errors import Unschedulable
-from mallorn.workers.tvm.buffer_bounds import check_bounds, check_function, check_schedule
-from mallorn.workers.tvm.parsed_program_cache import parse_module
-from mallorn.workers.tvm.tuning_database import BROKEN, apply_trace
+from mallorn.workers.tvm.programs.buffer_bounds import check_bounds, check_function, check_schedule
+from mallorn.workers.tvm.programs.parsed_program_cache import parse_module
+from mallorn.workers.tvm.records.tuning_database import BROKEN, apply_trace
 from tests.fixtures.hostile import accesses
 
 HEAD = "@T.prim_func(s_tir=True, check_well_formed=False)\n"

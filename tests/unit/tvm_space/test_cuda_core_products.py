@@ -14,12 +14,12 @@ from mallorn.core.values.machine import assume_typical_gpu
 from mallorn.searchers.decision_space import SketchRules
 from mallorn.searchers.roller.rank_candidates import gpu_model
 from mallorn.searchers.space import Sketch
-from mallorn.workers.tvm.cuda_kernel_resources import compile_for_cuda
-from mallorn.workers.tvm.cuda_sketches.cuda_core_products import KIND, VARIANTS, schedules
-from mallorn.workers.tvm.loop_nests import nests
-from mallorn.workers.tvm.parsed_program_cache import instructions, parse_module, parse_tvm_target
-from mallorn.workers.tvm.rebuild_schedule import rebuild
-from mallorn.workers.tvm.sketches import choices_of, design_space, sketch_key, trace_text
+from mallorn.workers.tvm.cuda.cuda_kernel_resources import compile_for_cuda
+from mallorn.workers.tvm.programs.loop_nests import nests
+from mallorn.workers.tvm.programs.parsed_program_cache import instructions, parse_module, parse_tvm_target
+from mallorn.workers.tvm.space.cuda_sketches.cuda_core_products import KIND, VARIANTS, schedules
+from mallorn.workers.tvm.space.rebuild_schedule import rebuild
+from mallorn.workers.tvm.space.sketches import choices_of, design_space, sketch_key, trace_text
 from tests.fixtures.cuda_emulator.random_operands import run_on_random_operands
 from tests.unit.tvm_space.cuda_programs import ARCHS, attention_scores, convolution, product, target
 

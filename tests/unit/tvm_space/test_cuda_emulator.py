@@ -12,11 +12,11 @@ from tvm.script import ir as I
 from tvm.script import tirx as T
 
 from mallorn.core.targets import Target
-from mallorn.workers.tvm import cuda_rules
-from mallorn.workers.tvm.loop_nests import nests
-from mallorn.workers.tvm.rebuild_schedule import rebuild, validate
-from mallorn.workers.tvm.sketches import design_space
-from mallorn.workers.tvm.tvm_space import TvmSpace
+from mallorn.workers.measure.tvm_space import TvmSpace
+from mallorn.workers.tvm.cuda import cuda_rules
+from mallorn.workers.tvm.programs.loop_nests import nests
+from mallorn.workers.tvm.space.rebuild_schedule import rebuild, validate
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.fixtures.cuda_emulator import CudaProgram, Launch, Report, UnknownAssembly, lower, run_program
 from tests.unit.tvm_space import cuda_programs
 from tests.unit.tvm_space.cuda_programs import target

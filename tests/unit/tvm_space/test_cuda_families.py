@@ -6,8 +6,8 @@ import tvm
 
 from mallorn.searchers.space import Sketch
 from mallorn.workers.features.feature_extractor import AlignedDecisions
-from mallorn.workers.tvm.sketches import design_space
-from mallorn.workers.tvm.workload_key import structure_key
+from mallorn.workers.tvm.programs.workload_key import structure_key
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.unit.tvm_space.cuda_programs import product, target
 
 HERE = target("sm_90a")

@@ -20,23 +20,23 @@ from mallorn.core.values.machine import assume_typical_gpu
 from mallorn.searchers.decision_space import SketchRules
 from mallorn.searchers.roller.rank_candidates import ranked
 from mallorn.searchers.space import Candidate, Sketch
-from mallorn.workers.tvm import cuda_rules
-from mallorn.workers.tvm.allowed_programs import read_trace
-from mallorn.workers.tvm.build_libraries import compile_module
-from mallorn.workers.tvm.graph_recipes import TUNED_GPU
-from mallorn.workers.tvm.loop_nests import nests
-from mallorn.workers.tvm.parsed_program_cache import (
+from mallorn.workers.measure.tvm_space import TvmSpace
+from mallorn.workers.tvm.compile.build_libraries import compile_module
+from mallorn.workers.tvm.cuda import cuda_rules
+from mallorn.workers.tvm.network.graph_recipes import TUNED_GPU
+from mallorn.workers.tvm.network.run_recipe_passes import run_steps
+from mallorn.workers.tvm.programs.allowed_programs import read_trace
+from mallorn.workers.tvm.programs.loop_nests import nests
+from mallorn.workers.tvm.programs.parsed_program_cache import (
     design_contexts,
     is_choice,
     new_schedule,
     parse_module,
     parse_tvm_target,
 )
-from mallorn.workers.tvm.program_blocks import tensor_args
-from mallorn.workers.tvm.rebuild_schedule import full_trace, rebuild, validate
-from mallorn.workers.tvm.run_recipe_passes import run_steps
-from mallorn.workers.tvm.sketches import design_space, to_plain_value
-from mallorn.workers.tvm.tvm_space import TvmSpace
+from mallorn.workers.tvm.programs.program_blocks import tensor_args
+from mallorn.workers.tvm.space.rebuild_schedule import full_trace, rebuild, validate
+from mallorn.workers.tvm.space.sketches import design_space, to_plain_value
 from tests.fixtures.cuda_emulator import lower, run_kernel
 from tests.unit.tvm_space import cuda_programs
 from tests.unit.tvm_space.cuda_programs import ARCHS, PROGRAMS, SMALL_PROGRAMS, product, target
@@ -262,7 +262,7 @@ def test_a_candidate_of_tensor_cores_is_rebuilt_in_another_process() -> None:
     """Which registers the instructions that its trace names."""
     sketch = dlight_sketch(HALF)
     script = (
-        "import json, sys; from mallorn.workers.tvm.rebuild_schedule import validate;"
+        "import json, sys; from mallorn.workers.tvm.space.rebuild_schedule import validate;"
         "tir, target, trace = json.load(sys.stdin); print(validate(tir, target, [(trace, ())]))"
     )
     done = subprocess.run(

@@ -11,9 +11,14 @@ from mallorn.core.targets import Target
 from mallorn.graphc.quant.tile_instructions import BF16, INT8, TileInstruction
 from mallorn.workers.device.target_support import find_unsupported_reason
 from mallorn.workers.interfaces.hardware_probes import Finds
-from mallorn.workers.tvm import cpu_probes
-from mallorn.workers.tvm.cpu_probes import TURNS, dot_product_instructions, probe_tiles, tile_instructions
-from mallorn.workers.tvm.parsed_program_cache import parse_tvm_target
+from mallorn.workers.tvm.programs.parsed_program_cache import parse_tvm_target
+from mallorn.workers.tvm.sessions import cpu_probes
+from mallorn.workers.tvm.sessions.cpu_probes import (
+    TURNS,
+    dot_product_instructions,
+    probe_tiles,
+    tile_instructions,
+)
 from tests.unit.graphc.networks import TILES, runs
 
 

@@ -10,10 +10,10 @@ from onnx import NodeProto, helper
 from tvm.script import from_source
 
 from mallorn.core.targets import parse_target
-from mallorn.workers.tvm.explain_kernels import explain, explain_kernels, library_calls
-from mallorn.workers.tvm.graph_recipes import recipe_for
-from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
-from mallorn.workers.tvm.tuning_database import write_database
+from mallorn.workers.tvm.compile.explain_kernels import explain, explain_kernels, library_calls
+from mallorn.workers.tvm.network.graph_recipes import recipe_for
+from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
+from mallorn.workers.tvm.records.tuning_database import write_database
 from tests.fixtures.onnx_network import saved
 from tests.unit.graphc.networks import HASWELL, random
 

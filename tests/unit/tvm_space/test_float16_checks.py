@@ -9,9 +9,9 @@ import tvm
 from tvm import te, topi
 
 from mallorn.workers.interfaces.model_compiler import Agreement
-from mallorn.workers.tvm.compare_outputs import compare_outputs
-from mallorn.workers.tvm.program_blocks import arguments
-from mallorn.workers.tvm.reference_outputs import write_reference
+from mallorn.workers.measure.compare_outputs import compare_outputs
+from mallorn.workers.tvm.compile.reference_outputs import write_reference
+from mallorn.workers.tvm.programs.program_blocks import arguments
 from tests.fixtures.kernel_libraries import run_here
 
 ROWS, COLUMNS = 64, 128

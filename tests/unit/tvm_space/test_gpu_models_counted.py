@@ -10,10 +10,10 @@ from mallorn.core.values.machine import assume_typical_gpu
 from mallorn.searchers.roller.gpu.kernel_time import KernelWork
 from mallorn.searchers.roller.gpu.sketch_model import SketchModel
 from mallorn.searchers.roller.rank_candidates import gpu_model
-from mallorn.workers.tvm.loop_nests import nests
-from mallorn.workers.tvm.parsed_program_cache import parse_module
-from mallorn.workers.tvm.rebuild_schedule import rebuild
-from mallorn.workers.tvm.sketches import design_space
+from mallorn.workers.tvm.programs.loop_nests import nests
+from mallorn.workers.tvm.programs.parsed_program_cache import parse_module
+from mallorn.workers.tvm.space.rebuild_schedule import rebuild
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.fixtures.cuda_emulator import Report, run_kernel
 from tests.unit.tvm_space.cuda_programs import product, product_with_vector, softmax, sums, target
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 LOADED = """
 import json, sys
-from mallorn.workers.tvm.tensor_intrinsics import load_intrinsics
+from mallorn.workers.tvm.programs.tensor_intrinsics import load_intrinsics
 load_intrinsics({kind!r}, {triple!r})
 import tvm.s_tir.tensor_intrin
 prefix = "tvm.s_tir.tensor_intrin."
@@ -21,7 +21,7 @@ print(json.dumps(sorted(name.removeprefix(prefix) for name in sys.modules if nam
 
 VNNI = """
 import json, sys
-from mallorn.workers.tvm.tensor_intrinsics import load_intrinsics
+from mallorn.workers.tvm.programs.tensor_intrinsics import load_intrinsics
 load_intrinsics("llvm", "x86_64-linux-gnu")
 import tvm
 from tvm import te

@@ -7,10 +7,10 @@ import pytest
 import tvm
 from tvm import te, topi
 
-from mallorn.workers.tvm import reference_outputs
-from mallorn.workers.tvm.program_blocks import tensor_args
-from mallorn.workers.tvm.reference_outputs import HOST, parallelize
-from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
+from mallorn.workers.tvm.compile import reference_outputs
+from mallorn.workers.tvm.compile.reference_outputs import HOST, parallelize
+from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
+from mallorn.workers.tvm.programs.program_blocks import tensor_args
 from tests.fixtures.kernel_libraries import run_here
 
 

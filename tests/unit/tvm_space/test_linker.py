@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from mallorn.core.errors import HostFault, StorageFull
-from mallorn.workers.tvm.linker import (
+from mallorn.workers.host.linker import (
     LinkError,
     NoLinker,
     check_linking,
@@ -145,7 +145,7 @@ def test_a_disk_without_room_is_the_reason_whatever_the_linker_says(
 ) -> None:
     broken = tmp_path / "broken.o"
     broken.write_text("cut short")
-    monkeypatch.setattr("mallorn.workers.tvm.linker.LEAST_FREE_BYTES", 1 << 60)
+    monkeypatch.setattr("mallorn.workers.host.linker.LEAST_FREE_BYTES", 1 << 60)
     with pytest.raises(StorageFull, match="is full"):
         link_shared(str(tmp_path / "a.so"), [str(broken)])
 

@@ -13,19 +13,19 @@ from mallorn.searchers.decision_space import SketchRules
 from mallorn.searchers.roller.gpu.sketch_model import SketchModel
 from mallorn.searchers.roller.rank_candidates import gpu_model
 from mallorn.searchers.space import Sketch
-from mallorn.workers.tvm.allowed_programs import read_trace
-from mallorn.workers.tvm.cuda_kernel_resources import compile_for_cuda
-from mallorn.workers.tvm.cuda_sketches import movers, windows
-from mallorn.workers.tvm.loop_nests import nests
-from mallorn.workers.tvm.parsed_program_cache import (
+from mallorn.workers.tvm.cuda.cuda_kernel_resources import compile_for_cuda
+from mallorn.workers.tvm.programs.allowed_programs import read_trace
+from mallorn.workers.tvm.programs.loop_nests import nests
+from mallorn.workers.tvm.programs.parsed_program_cache import (
     instructions,
     new_schedule,
     parse_module,
     parse_tvm_target,
 )
-from mallorn.workers.tvm.program_blocks import arguments
-from mallorn.workers.tvm.rebuild_schedule import full_trace, rebuild
-from mallorn.workers.tvm.sketches import choices_of, sketch_key, trace_text
+from mallorn.workers.tvm.programs.program_blocks import arguments
+from mallorn.workers.tvm.space.cuda_sketches import movers, windows
+from mallorn.workers.tvm.space.rebuild_schedule import full_trace, rebuild
+from mallorn.workers.tvm.space.sketches import choices_of, sketch_key, trace_text
 from tests.fixtures.cuda_emulator import Report, run_kernel
 from tests.unit.tvm_space.cuda_programs import (
     PROGRAMS,

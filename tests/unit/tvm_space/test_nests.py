@@ -4,7 +4,7 @@ import tvm
 from tvm import te, topi
 
 from mallorn.searchers.loop_nest import Access, Axis, Nest
-from mallorn.workers.tvm.loop_nests import nests
+from mallorn.workers.tvm.programs.loop_nests import nests
 from tests.unit.tvm_space.programs import conv2d, matmul
 
 

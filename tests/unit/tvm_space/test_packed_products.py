@@ -5,11 +5,11 @@ import tvm
 
 from mallorn.core.values.machine import assume_typical_gpu
 from mallorn.searchers.roller.rank_candidates import ranked
-from mallorn.workers.tvm.cuda_kernel_resources import compile_for_cuda
-from mallorn.workers.tvm.loop_nests import nests
-from mallorn.workers.tvm.parsed_program_cache import parse_tvm_target
-from mallorn.workers.tvm.rebuild_schedule import rebuild
-from mallorn.workers.tvm.sketches import design_space
+from mallorn.workers.tvm.cuda.cuda_kernel_resources import compile_for_cuda
+from mallorn.workers.tvm.programs.loop_nests import nests
+from mallorn.workers.tvm.programs.parsed_program_cache import parse_tvm_target
+from mallorn.workers.tvm.space.rebuild_schedule import rebuild
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.fixtures.cuda import needs_nvcc
 from tests.fixtures.cuda_emulator.random_operands import run_on_random_operands
 from tests.unit.tvm_space import cuda_programs

@@ -8,9 +8,14 @@ import pytest
 import tvm
 from tvm.s_tir.schedule import Trace
 
-from mallorn.workers.tvm.parsed_program_cache import is_choice, new_schedule, parse_tvm_target, tune_context
-from mallorn.workers.tvm.rebuild_schedule import full_trace, rebuild, validate
-from mallorn.workers.tvm.sketches import design_space, to_plain_value, trace_text
+from mallorn.workers.tvm.programs.parsed_program_cache import (
+    is_choice,
+    new_schedule,
+    parse_tvm_target,
+    tune_context,
+)
+from mallorn.workers.tvm.space.rebuild_schedule import full_trace, rebuild, validate
+from mallorn.workers.tvm.space.sketches import design_space, to_plain_value, trace_text
 from tests.unit.tvm_space.programs import TARGET, matmul, negate, softmax
 
 
@@ -45,7 +50,7 @@ def test_the_program_is_the_one_that_tvm_made(tir: str, seed: int) -> None:
 def test_what_was_found_valid_is_not_rebuilt_to_be_built(monkeypatch: pytest.MonkeyPatch) -> None:
     trace, decisions, module = next(sampled(matmul(), 11))
     assert validate(matmul(), TARGET, [(trace, decisions)]) == [True]
-    monkeypatch.setattr("mallorn.workers.tvm.rebuild_schedule.new_schedule", None)
+    monkeypatch.setattr("mallorn.workers.tvm.space.rebuild_schedule.new_schedule", None)
     schedule = rebuild(matmul(), TARGET, trace, decisions)
     assert schedule is not None
     tvm.ir.assert_structural_equal(schedule.mod, module)

@@ -12,9 +12,9 @@ from tvm import te
 
 from mallorn.searchers.decision_space import SketchRules
 from mallorn.searchers.space import Candidate, ChoiceKind, Sketch
-from mallorn.workers.tvm.rebuild_schedule import full_trace
-from mallorn.workers.tvm.reference_outputs import build_whole_program
-from mallorn.workers.tvm.sketches import design_space
+from mallorn.workers.tvm.compile.reference_outputs import build_whole_program
+from mallorn.workers.tvm.space.rebuild_schedule import full_trace
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.fixtures.kernel_libraries import call
 from tests.unit.tvm_space.programs import TARGET
 

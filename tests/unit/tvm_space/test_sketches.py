@@ -10,8 +10,8 @@ from tvm.s_tir.schedule import ScheduleError
 
 from mallorn.core.errors import Unschedulable
 from mallorn.searchers.space import Choice, Sketch
-from mallorn.workers.tvm import sketches
-from mallorn.workers.tvm.sketches import choices_of, design_space, sketch_key
+from mallorn.workers.tvm.space import sketches
+from mallorn.workers.tvm.space.sketches import choices_of, design_space, sketch_key
 from tests.unit.tvm_space.programs import TARGET, conv2d, cubes, matmul, negate, softmax
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -81,7 +81,7 @@ def test_what_tvm_cannot_schedule_is_told_as_such(monkeypatch: pytest.MonkeyPatc
     def refuse(*_: object) -> None:
         raise ScheduleError("no block is named padded")
 
-    monkeypatch.setattr("mallorn.workers.tvm.sketches.design_contexts", refuse)
+    monkeypatch.setattr("mallorn.workers.tvm.space.sketches.design_contexts", refuse)
     design_space.cache_clear()
     with pytest.raises(
         Unschedulable, match="TVM finds no schedule for the program: no block is named padded"
@@ -98,7 +98,7 @@ def test_sketches_differ_and_are_named_by_their_trace() -> None:
 def test_another_process_finds_the_same_sketches() -> None:
     script = """
 from tests.unit.tvm_space.programs import TARGET, softmax
-from mallorn.workers.tvm.sketches import design_space
+from mallorn.workers.tvm.space.sketches import design_space
 print(design_space(softmax(), TARGET))
 """
     done = subprocess.run(

@@ -16,18 +16,18 @@ from tvm.s_tir.schedule import Trace
 from mallorn.graphc.matmul.tensor_core_instructions import PREFIX
 from mallorn.searchers.decision_space import SketchRules
 from mallorn.searchers.space import Candidate, Sketch
-from mallorn.workers.tvm.cuda_kernel_resources import KernelFigures, compile_for_cuda
-from mallorn.workers.tvm.cuda_kernel_view import LoweredKernelWork
-from mallorn.workers.tvm.cuda_rules import lower_kernels
-from mallorn.workers.tvm.cuda_sketches.tensor_core_products import KIND, VARIANTS, schedules
-from mallorn.workers.tvm.parsed_program_cache import (
+from mallorn.workers.tvm.cuda.cuda_kernel_resources import KernelFigures, compile_for_cuda
+from mallorn.workers.tvm.cuda.cuda_rules import lower_kernels
+from mallorn.workers.tvm.programs.parsed_program_cache import (
     instructions,
     new_schedule,
     parse_module,
     parse_tvm_target,
 )
-from mallorn.workers.tvm.rebuild_schedule import full_trace, rebuild
-from mallorn.workers.tvm.sketches import choices_of, design_space, sketch_key, trace_text
+from mallorn.workers.tvm.space.cuda_kernel_view import LoweredKernelWork
+from mallorn.workers.tvm.space.cuda_sketches.tensor_core_products import KIND, VARIANTS, schedules
+from mallorn.workers.tvm.space.rebuild_schedule import full_trace, rebuild
+from mallorn.workers.tvm.space.sketches import choices_of, design_space, sketch_key, trace_text
 from tests.fixtures.cuda_emulator import Report
 from tests.fixtures.cuda_emulator.random_operands import run_on_random_operands
 from tests.unit.tvm_space.cuda_programs import (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mallorn.workers.tvm import code_digest as code
+from mallorn.workers.host import code_digest as code
 
 
 @pytest.fixture(autouse=True)

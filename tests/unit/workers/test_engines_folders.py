@@ -8,7 +8,7 @@ from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.interfaces.whole_model_engine import Engine
 from mallorn.workers.sandbox.landlock import READ
 from mallorn.workers.sandbox.sandbox import SandboxSpec
-from mallorn.workers.tvm.graph_recipes import TUNED
+from mallorn.workers.tvm.network.graph_recipes import TUNED
 from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME, WholeModel
 
 

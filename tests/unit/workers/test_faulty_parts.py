@@ -6,7 +6,7 @@ from math import ceil, log2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mallorn.workers.tvm.graph_recipes import MOST_FAULTY, faulty_parts
+from mallorn.workers.tvm.network.graph_recipes import MOST_FAULTY, faulty_parts
 
 
 class Whole:

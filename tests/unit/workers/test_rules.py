@@ -18,7 +18,7 @@ from mallorn.workers.finish.shape_dispatch import (
     choose_dispatch_rules,
     dispatch_to_next_size,
 )
-from mallorn.workers.tvm.extract_tasks_of_range import choose_points_to_tune
+from mallorn.workers.tvm.network.extract_tasks_of_range import choose_points_to_tune
 
 SMALL = st.tuples(st.integers(1, 9), st.integers(0, 20)).map(lambda pair: [pair[0], sum(pair)])
 

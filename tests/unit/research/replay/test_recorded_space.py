@@ -9,7 +9,7 @@ import pytest
 from benchmarks.lab.replay_search import Neighbours, RecordedSpace
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
-from mallorn.searchers.decision_vector_encoding import genes_of
+from mallorn.research.searchers.decision_vector_encoding import genes_of
 from mallorn.searchers.space import Candidate, Space
 from mallorn.searchers.synthetic_space import RFACTOR, TILED, SyntheticSpace
 from tests.kits.spaces import SpaceTestCase

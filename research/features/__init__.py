@@ -1,0 +1,1 @@
+"""Feature views that only cost models of research read."""

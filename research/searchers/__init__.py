@@ -1,0 +1,1 @@
+"""Searchers that research compares; the service finds them by their registered names."""

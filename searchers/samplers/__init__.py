@@ -1,1 +1,0 @@
-"""Batch samplers, one per file."""

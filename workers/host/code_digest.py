@@ -1,0 +1,101 @@
+"""A digest of all code that affects generated code, to avoid reusing results of other code.
+
+Parents of child processes compute it, too, so nothing here loads TVM. It covers compiler
+flags, since they are written in our source files.
+"""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from mallorn.core.errors import CodeReplaced, HostFault
+from mallorn.graphc.export.cuda_toolkit import find_nvcc
+from mallorn.graphc.export.zip_graphc import digest
+from mallorn.workers.host.linker import find_c_compiler, link_command
+from mallorn.workers.subprocesses.typed_method import Served
+
+CHARS: Final = 12
+VARIABLE: Final = "MALLORN_CODE"
+TVM_VERSION: Final = version("apache-tvm")
+ABSENT: Final = "absent"
+_PACKAGES: Final = ("mallorn.graphc", "mallorn.workers.tvm", "mallorn.workers.features")
+_WHEELS: Final = ("apache-tvm", "apache-tvm-ffi")
+
+
+def code_digest() -> str:
+    """Return a short hash of everything in `code_parts`."""
+    return sha256(repr(sorted(code_parts().items())).encode()).hexdigest()[:CHARS]
+
+
+def current_builder_name() -> str:
+    """Return the name, stored with results, of the code that builds candidates."""
+    return f"{TVM_VERSION}+{code_digest()}"
+
+
+@cache
+def code_parts() -> Mapping[str, str]:
+    """Return digests and versions of everything that affects generated code, by name: our
+    packages, TVM, the C compiler, the linker and nvcc. The result is cached."""
+    try:
+        linker = link_command()[0]
+    except HostFault:
+        linker = None
+    tools = {"compiler": _version_of(find_c_compiler()), "linker": _version_of(linker)}
+    if nvcc := find_nvcc():
+        tools["nvcc"] = _version_of(nvcc, line=-1)
+    return source_parts() | tools
+
+
+def source_parts() -> dict[str, str]:
+    """Return the digests of our packages and the versions of TVM's wheels, by name."""
+    sources = {name: digest(name)[:CHARS] for name in _PACKAGES}
+    return sources | {name: version(name) for name in _WHEELS}
+
+
+def store_source_digest() -> None:
+    """Store our source files' digest in the environment, for `have_sources_changed`."""
+    os.environ[VARIABLE] = _digest_of_sources()
+
+
+def have_sources_changed() -> bool:
+    """Return whether sources changed since this process (or its parent) stored a digest."""
+    digest.cache_clear()
+    return VARIABLE in os.environ and os.environ[VARIABLE] != _digest_of_sources()
+
+
+def refuse_if_code_changed(methods: Served) -> Served:
+    """Return a child process's methods. If source files have changed since its parent
+    called `store_source_digest`, return methods that raise CodeReplaced."""
+
+    def raise_code_replaced(_params: bytes) -> bytes:
+        raise CodeReplaced
+
+    return dict.fromkeys(methods, raise_code_replaced) if have_sources_changed() else methods
+
+
+def _digest_of_sources() -> str:
+    return sha256(repr(sorted(source_parts().items())).encode()).hexdigest()[:CHARS]
+
+
+def _version_of(program: str | None, line: int = 0) -> str:
+    """Return a program's name and one line of its `--version`, by default the first."""
+    if program is None:
+        return ABSENT
+    try:
+        process = subprocess.run(
+            [program, "--version"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+    except OSError:  # a program that cannot run generates no code
+        return ABSENT
+    lines = process.stdout.strip().splitlines() or [""]
+    return f"{Path(program).name} {lines[line].strip()}"

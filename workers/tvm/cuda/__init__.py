@@ -1,0 +1,1 @@
+"""CUDA source to device code, and what its kernels use."""

@@ -1,0 +1,1 @@
+"""Models to Relax, through the passes of a recipe, to tuning tasks."""

@@ -1,0 +1,1 @@
+"""Tensor programs: read, refused, described and named."""

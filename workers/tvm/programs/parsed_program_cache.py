@@ -1,0 +1,125 @@
+"""Caches of parsed programs and traces: a compiler child gets the same few repeatedly."""
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import tvm
+from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.schedule import Schedule, Trace
+
+from mallorn.core.errors import InvalidRequest, Unschedulable
+from mallorn.graphc.core.vector_lanes import lanes_of
+from mallorn.graphc.quant.dot_product_function import PAIRS
+from mallorn.workers.tvm.cuda import cuda_rules
+from mallorn.workers.tvm.programs.allowed_programs import HINT, check_program, describe_refusal, read_trace
+from mallorn.workers.tvm.programs.buffer_bounds import check_bounds
+from mallorn.workers.tvm.programs.tensor_intrinsics import load_intrinsics, load_intrinsics_of
+
+# Another space generator, or another version of our use of it, makes different sketches.
+SPACE: Final = "post-order-apply"
+_SEED: Final = 1
+
+
+@lru_cache(maxsize=8)
+def parse_tvm_target(target: str) -> Any:
+    """Parse a canonical target text to a TVM target, and register its tensor intrinsics."""
+    attrs = json.loads(target)
+    load_intrinsics(attrs["kind"], attrs.get("mtriple", ""))
+    if "tag" in attrs:
+        del attrs["kind"]  # with a kind, TVM silently ignores the attributes of the tag
+    return tvm.target.Target(attrs)
+
+
+def parse_cuda_target(view: str, target: str) -> Any:
+    """Parse a target whose kernels a view describes. Raises InvalidRequest if it is not CUDA."""
+    if (kind := json.loads(target)["kind"]) != "cuda":
+        message = f"the view {view} describes CUDA kernels, and the target is {kind}"
+        raise InvalidRequest(message, hint="choose a cost model that reads another view")
+    return parse_tvm_target(target)
+
+
+def vector_lanes(target: str) -> int:
+    """Return how many 32-bit numbers a CPU's vector register holds; 1 for other targets."""
+    if json.loads(target)["kind"] != "llvm":
+        return 1
+    return max(1, lanes_of(parse_tvm_target(target)))
+
+
+@lru_cache(maxsize=64)
+def parse_module(tir: str) -> Any:
+    """Load a module from ``tvm.ir.save_json``. Raises Unschedulable if it is not allowed, or may
+    leave its buffers."""
+    check_program(tir)
+    mod = tvm.ir.load_json(tir)
+    try:
+        check_bounds(mod)
+    except (ValueError, RecursionError) as error:
+        message = f"a stored program is refused: {describe_refusal(error)}"
+        raise Unschedulable(message, hint=HINT) from None
+    return mod
+
+
+@lru_cache(maxsize=64)
+def tune_context(tir: str, target: str) -> Any:
+    """Return a TuneContext of a program, with MetaSchedule's space generator."""
+    generator = SPACE
+    if PAIRS in tir:  # MetaSchedule's postprocessors for VNNI, which tensorize
+        steps = ms.postproc
+        generator = ms.space_generator.PostOrderApply(
+            postprocs=[
+                steps.DisallowDynamicLoop(),
+                steps.RewriteParallelVectorizeUnroll(),
+                steps.RewriteReductionBlock(),
+                steps.RewriteTensorize(vectorize_init_loop=True),
+                steps.RewriteLayout(),
+            ]
+        )
+    return _context(parse_module(tir), parse_tvm_target(target), generator)
+
+
+@lru_cache(maxsize=64)
+def design_contexts(tir: str, target: str) -> tuple[Any, ...]:
+    """Return the tuning contexts whose space generators make a program's sketches. Those
+    for CUDA allow the larger shared-memory limit, which kernels must opt in to."""
+    tvm_target = parse_tvm_target(target)
+    if tvm_target.kind.name != "cuda":
+        return (tune_context(tir, target),)
+    return tuple(
+        _context(parse_module(tir), cuda_rules.with_opt_in_shared_memory(tvm_target), generator)
+        for generator in cuda_rules.space_generators(tvm_target)
+    )
+
+
+def with_rules(context: Any, rules: Sequence[Any]) -> Any:
+    """Return a copy of a tuning context whose space generator applies only `rules`."""
+    generator = ms.space_generator.PostOrderApply(sch_rules=rules, postprocs=[], mutator_probs={})
+    return _context(context.mod, context.target, generator)
+
+
+def _context(module: Any, target: Any, generator: Any) -> Any:
+    return ms.TuneContext(module, target=target, space_generator=generator, rand_state=_SEED, num_threads=1)
+
+
+@lru_cache(maxsize=512)
+def instructions(tir: str, trace: str) -> tuple[Any, ...]:
+    """Return the instructions of a sketch's trace, which is JSON without decisions. Raises
+    TraceRefused if an instruction is not allowed."""
+    steps = read_trace(trace)
+    load_intrinsics_of(trace)
+    schedule = new_schedule(tir)
+    Trace.apply_json_to_schedule([steps, []], schedule)
+    return tuple(schedule.trace.insts)
+
+
+def new_schedule(tir: str, seed: int = _SEED) -> Any:
+    """Return a schedule without steps. Equal seeds draw equal samples in every process."""
+    return Schedule(parse_module(tir), seed=seed, debug_mask="none", error_render_level="none")
+
+
+TILES: Final = ("SamplePerfectTile", "SamplePartitionedTile")  # they sample several numbers
+
+
+def is_choice(instruction: Any) -> bool:
+    return str(instruction.kind.name).startswith("Sample")

@@ -1,0 +1,1 @@
+"""Tuning records and datasets in files."""

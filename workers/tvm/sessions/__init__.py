@@ -1,0 +1,1 @@
+"""RPC sessions with devices, and the small kernels that measure a machine."""

@@ -1,0 +1,1 @@
+"""The schedules of a program: sketches, decisions, and what cost models see of them."""
