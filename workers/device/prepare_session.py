@@ -1,0 +1,117 @@
+"""Prepares a process that runs candidates: TVM's environment, the GPU, priority and the sandbox.
+
+Batches take this module along: neither it nor what it imports needs pydantic.
+"""
+
+import ctypes
+import os
+import resource
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mallorn.core.errors import InvalidTarget, MallornError
+from mallorn.core.targets import CPU_KINDS, CUDA, Target
+from mallorn.workers.device.cuda_driver import Gpu, load_cuda_runtime
+from mallorn.workers.device.detect_host import available_cores
+from mallorn.workers.device.gpu_meter import GpuMeter
+from mallorn.workers.host.process_priority import raise_priority
+from mallorn.workers.sandbox.sandbox import OFF, SandboxSpec, enter_sandbox
+from mallorn.workers.sandbox.sandbox_support import require_sandbox_mode
+from mallorn.workers.sandbox.system_paths import accelerator_paths
+from mallorn.workers.subprocesses.hide_torch import hide_torch
+
+if TYPE_CHECKING:
+    from mallorn.workers.device.device_class import RuntimeFacts
+
+_M_PERTURB: Final = -6  # glibc's name for the option
+# In all bytes: 3.4e38 as float32, NaN as float16, an index far out of bounds.
+_HUGE: Final = 0x7F
+
+
+def set_runtime_environment(target: Target) -> None:
+    """Set environment variables for TVM before it is imported: the number of threads, and
+    to load only the runtime library. Raises InvalidTarget if the target needs more cores
+    than this process may use, MallornError if TVM is already imported."""
+    cores = available_cores()
+    if target.is_cpu and target.num_cores > cores:
+        raise InvalidTarget(
+            f"the target has {target.num_cores} cores, but this process may use {cores}",
+            hint="mallorn device --target local",
+        )
+    if "tvm" in sys.modules:
+        raise MallornError(
+            "TVM was imported before its threads were set", hint="run `mallorn device` by itself"
+        )
+    threads = target.num_cores if target.is_cpu else cores
+    os.environ["TVM_NUM_THREADS"] = str(threads)
+    if threads < (os.cpu_count() or 1):
+        # TVM binds threads to the machine's first processors, even if this process may not
+        # use them or another process uses them already.
+        os.environ.setdefault("TVM_BIND_THREADS", "0")
+    os.environ.setdefault("TVM_USE_RUNTIME_LIB", "1")
+    hide_torch()
+    # This process forks for every session, so it must stay single-threaded.
+    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a session has after its preparation."""
+
+    is_raised: bool  # it has priority over all other programs of its host
+    gpu: GpuMeter | None
+    sandbox: str  # the level: `full`, `off`, or what is missing
+
+
+def prepare_session(
+    kind: str, gpu_uuid: str, folder: Path, paths: Iterable[tuple[str, int]], sandbox: str
+) -> Prepared:
+    """Prepare this process for candidates of a kind of target, and enter the sandbox.
+
+    It may then write to `folder` and use `paths`, each with its rights. Call this before
+    there is a second thread or a CUDA context. Raises HostFault if the GPU cannot be used,
+    NoSandbox if the mode `sandbox` requires more than this host supports.
+    """
+    poison_fresh_memory()
+    gpu, on_cores = None, kind in CPU_KINDS
+    if kind == CUDA:
+        load_cuda_runtime()
+        gpu = GpuMeter(gpu_uuid)
+    is_raised = on_cores and raise_priority()  # the sandbox forbids it
+    for limit in (resource.RLIMIT_NICE, resource.RLIMIT_RTPRIO):  # no candidate raises it more
+        resource.setrlimit(limit, (0, 0))
+    if sandbox == OFF:
+        return Prepared(is_raised, gpu, OFF)
+    others = *accelerator_paths(kind, gpu_uuid), *paths
+    level = enter_sandbox(SandboxSpec(folder, drives_gpu=kind == CUDA, others=others))
+    return Prepared(is_raised, gpu, require_sandbox_mode(level, sandbox))
+
+
+def poison_fresh_memory() -> None:
+    """Fill memory with an unusual byte when it is allocated, if this process's C library
+    can. Fresh memory is mostly zero: a program that reads memory that it never wrote would
+    pass here and fail in a model. TVM's ``reverse_compute_at`` of a padding makes them."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_PERTURB, _HUGE ^ 0xFF)  # allocated memory gets the complement
+
+
+def runtime_facts(target: Target, gpu: Gpu | None = None, meter: GpuMeter | None = None) -> "RuntimeFacts":
+    """Describe TVM's runtime in this process. Also starts its thread pool and, on a GPU, a
+    CUDA context. Raises HostFault if the GPU cannot be used."""
+    import tvm
+    from tvm.runtime import num_threads
+
+    facts: RuntimeFacts = {"tvm_version": str(tvm.__version__), "threads": int(num_threads())}
+    if gpu is not None:
+        facts["gpu_power_limit"] = (meter or GpuMeter(gpu.uuid)).power_limit()
+        facts["gpu_index"], facts["gpu_uuid"] = gpu.index, gpu.uuid
+        facts["gpu_memory_bytes"], facts["gpu_driver"] = gpu.memory_bytes, gpu.driver
+        load_cuda_runtime()
+    if not target.is_cpu:
+        device = tvm.device(target.kind, 0)
+        facts["accelerator"] = str(device.device_name) if device.exist else ""
+    return facts
