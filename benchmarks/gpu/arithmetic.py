@@ -27,7 +27,8 @@ from benchmarks.gpu.tasks import (
     TRANSPOSED,
     Task,
 )
-from mallorn.workers.detached.run_batch import Json, random_timing_arguments
+from mallorn.workers.detached.run_batch import Json
+from mallorn.workers.device.random_and_saved_arrays import random_values
 
 _FLUSH_BYTES: Final = 256 << 20  # several times the L2 cache of any GPU
 Call = Callable[[], object]
@@ -57,6 +58,14 @@ class Arithmetic(Protocol):
         """Return the mean time of `number` calls, each with a cold L2 cache if `cold`."""
 
 
+def random_inputs(args: Json) -> list[Any]:
+    """Return random arguments of these types, shapes and ranges, as run_batch.py draws them."""
+    return [
+        random_values(tuple(shape), dtype, low, high, seed)
+        for seed, (dtype, shape, low, high) in enumerate(args)
+    ]
+
+
 def arithmetic_of(kind: str) -> Arithmetic:
     """Return torch's arithmetic; numpy's if torch is missing and the device is a CPU."""
     if importlib.util.find_spec("torch") is None and kind != CUDA:
@@ -78,7 +87,7 @@ class TorchArithmetic:
         self._burst: tuple[Call, int, Call] | None = None
 
     def inputs(self, args: Json) -> list[Any]:
-        return [self._tensor(array).to(self._kind) for array in random_timing_arguments(args)]
+        return [self._tensor(array).to(self._kind) for array in random_inputs(args)]
 
     def _tensor(self, array: Any) -> Any:
         if str(array.dtype) == "bfloat16":
@@ -207,7 +216,7 @@ class NumpyArithmetic:
     """Arithmetic with numpy on a CPU, without rivals."""
 
     def inputs(self, args: Json) -> list[Any]:
-        return random_timing_arguments(args)
+        return random_inputs(args)
 
     def rival(self, task: Task, inputs: list[Any]) -> tuple[str, Call] | None:
         return None

@@ -1,7 +1,6 @@
 """Time libraries on the GPU that several processes share, one at a time, and count its busy seconds."""
 
 import fcntl
-import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,7 +12,8 @@ from typing import Any, Final
 
 from mallorn.core.job_options import EvaluatorOptions
 from mallorn.workers.detached import run_batch
-from mallorn.workers.detached.run_batch import ChildSession, Json
+from mallorn.workers.detached.run_batch import DeviceProcess, Json
+from mallorn.workers.measure.run_timeout_and_retakes import Retakes
 
 SEARCHED: Final = EvaluatorOptions(number=1, repeat=3, min_repeat_ms=5)
 FINAL: Final = EvaluatorOptions(number=1, repeat=5, min_repeat_ms=20)
@@ -43,12 +43,11 @@ class GpuTurns:
     """A session on the device. Calls run one by one in a thread of their own, under the GPU's lock."""
 
     def __init__(self, room: Path, lock: Path, manifest: dict[str, Any]) -> None:
-        """Write `manifest`, a batch without calls, to `room`; the session starts with the first call."""
+        """`manifest` is of a batch without calls. The session starts with the first call."""
         room.mkdir(parents=True, exist_ok=True)
-        (room / run_batch.MANIFEST).write_text(json.dumps(manifest))
-        self._room, self._lock = room, lock
+        self._room, self._lock, self._manifest = room, lock, manifest
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gpu-turns")
-        self._session: ChildSession | None = None
+        self._session: DeviceProcess | None = None
 
     def submit(self, call: Json) -> "Future[Run]":
         """Start a call as soon as the GPU is free."""
@@ -72,7 +71,7 @@ class GpuTurns:
     def _identity(self) -> Any:
         # The thread starts the session, because the kernel ends it with the thread that started it.
         if self._session is None:
-            self._session = ChildSession(self._room, "off")
+            self._session = DeviceProcess(self._manifest, self._room, "off")
         return self._session.device
 
     def _run(self, call: Json) -> Run:
@@ -90,8 +89,10 @@ def timing(
     call: Json, library: Path, best_us: float | None, evaluator: EvaluatorOptions, check: bool
 ) -> Json:
     """Return a call for one library, from the call that all kernels of its task share."""
-    times = [evaluator.number, evaluator.repeat, evaluator.min_repeat_ms]
-    about = {"library": str(library), "evaluator": times, "timeout_sec": TIMEOUT_SEC, "best_us": best_us}
+    flush = {"flush_l2": call["timing"]["evaluator"]["flush_l2"]}
+    asked = {"evaluator": evaluator.model_dump() | flush, "timeout_sec": TIMEOUT_SEC, "best_us": best_us}
+    asked["patience_sec"] = Retakes(evaluator).left_sec()
+    about = {"library": str(library), "timing": call["timing"] | asked}
     return call | about | {"check": call["check"] if check else None}
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -36,14 +37,21 @@ from mallorn.core.job_options import EvaluatorOptions, JobOptions
 from mallorn.core.targets import Target
 from mallorn.workers.detached import run_batch
 from mallorn.workers.detached.pack_batch import (
-    CHECKED_FLOATS,
     make_timing_call,
     pack_expected_outputs,
     target_requirements,
 )
-from mallorn.workers.device.random_and_saved_arrays import draw_arguments
+from mallorn.workers.device.random_and_saved_arrays import (
+    FLOAT_RANGE,
+    INT_RANGE,
+    checksum_inputs,
+    draw_arguments,
+)
+from mallorn.workers.finish.numeric_check import RUN_TIMEOUT_SEC
 from mallorn.workers.host.code_digest import TVM_VERSION
+from mallorn.workers.interfaces.output_comparison import Reference
 from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE, Arguments, Tensor
+from mallorn.workers.measure.compare_outputs import tolerance
 
 NAME: Final = "gpu-minutes"
 SEED: Final = 1
@@ -101,7 +109,10 @@ def call_of(task: Task, kernels: Path, target: Target) -> run_batch.Json:
     words = {str(place): _WORDS for place, each in enumerate(tensors) if each.dtype == "uint32"}
     args = Arguments(tensors, (len(tensors) - 1,), words).with_full_byte_range()
     call = make_timing_call("", "", args, TIMEOUT_SEC, OPTIONS, target)
-    return call | {"group": task.name, "check": _check(task, args, kernels)}
+    limit_sec = call["limit_sec"] + RUN_TIMEOUT_SEC
+    draws, cold = args.describe_draws(INT_RANGE, FLOAT_RANGE), call["timing"]["evaluator"]["flush_l2"] == "on"
+    about = {"group": task.name, "args": draws, "cold": cold, "limit_sec": limit_sec}
+    return call | about | {"check": _check(task, args, kernels)}
 
 
 def _check(task: Task, arguments: Arguments, kernels: Path) -> run_batch.Json:
@@ -109,18 +120,18 @@ def _check(task: Task, arguments: Arguments, kernels: Path) -> run_batch.Json:
     stem = "".join(letter if letter.isalnum() else "-" for letter in task.name)
     check_file, expected = kernels / f"{stem}-check.json", kernels / f"{stem}-expected.npz"
     if not check_file.exists():
-        args = arguments.describe_draws(FREE_RANGE, CHECKED_FLOATS[True])
+        args = arguments.describe_draws(FREE_RANGE, (-1.0, 1.0))
         values, output = draw_arguments(args, SEED), len(args) - 1
         answers = {output: right_result(task, values[:-1])}
         expected.write_bytes(pack_expected_outputs(answers, [output], MOST_VALUES))
+        more_error = largest_error(task) - tolerance(arguments.args[output].dtype, 1)
         check = {
             "args": args,
             "seed": SEED,
-            "inputs": run_batch.fingerprint(values, [output]),
-            "outputs": [output],
+            "inputs": checksum_inputs(values, [output]),
             "expected": expected.name,
-            "tolerance": [largest_error(task)],
-            "rounds": False,
+            "reference": asdict(Reference([output], 1, float16_error=more_error)),
+            "timeout_sec": RUN_TIMEOUT_SEC,
         }
         check_file.write_text(json.dumps(check))
     return json.loads(check_file.read_text())

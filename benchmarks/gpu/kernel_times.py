@@ -21,8 +21,11 @@ from benchmarks.gpu.cells import Cells, Row
 from benchmarks.gpu.device import CUDA, device_of
 from benchmarks.gpu.kernel_index import WGMMA, WGMMA_ARCH
 from benchmarks.gpu.tasks import BY_NAME, Task, multiplications
+from mallorn.core.errors import MallornError
+from mallorn.core.targets import Target
 from mallorn.stack.supervised_process import DieWithParent
-from mallorn.workers.detached.run_batch import MANIFEST, BatchRefused, Json, TargetDevice
+from mallorn.workers.detached.batch_child import TargetDevice
+from mallorn.workers.detached.run_batch import MANIFEST, Json
 
 BURST_US: Final = 5_000.0
 MOST_CALLS: Final = 100  # calls in a burst
@@ -42,7 +45,7 @@ def main() -> None:
     arithmetic = arithmetic_of(kind)  # first, so that torch loads its own CUDA runtime
     try:
         bench = Bench(kind, home / "kernels", arithmetic)
-    except BatchRefused as refusal:
+    except MallornError as refusal:
         return cells.keep("kernels", ok=False, error=str(refusal))
     for name, measurement in (*peaks(kind, arithmetic), *bench.measurements(cells)):
         if time.monotonic() > until_sec:
@@ -89,10 +92,10 @@ class Bench:
     """Times kernels of the batch by run_batch.py's code, each between bursts of its rival."""
 
     def __init__(self, kind: str, folder: Path, arithmetic: Arithmetic) -> None:
-        """Raises BatchRefused if the kernels are for another kind of machine."""
-        self._folder, self._arithmetic, self._kind = folder, arithmetic, kind
+        """Raises MallornError if the kernels are for another kind of machine."""
+        self._arithmetic, self._kind = arithmetic, kind
         self._batch = json.loads((folder / MANIFEST).read_bytes())
-        self._timer = TargetDevice(self._batch, Path(), Path(), "off")
+        self._timer = TargetDevice(self._batch, folder, Path(), "off")
         self._task: Task | None = None
         self._rival: tuple[str, Call] | None = None
         self._number = 1
@@ -109,8 +112,8 @@ class Bench:
                 yield call["key"], lambda call=call: self._measure(call)
 
     def _leave_out_wgmma(self) -> Row:
-        needs = self._batch["needs"]
-        place = needs.get("arch") or needs["kind"]
+        target = Target(self._batch["needs"]["target"])
+        place = target.attrs.get("arch") or target.kind
         why = "it is not among the kernels" if place == WGMMA_ARCH else f"the kernels are for {place}"
         return {"ok": None, "left_out": f"it runs on {WGMMA_ARCH} only, and {why}"}
 
@@ -119,7 +122,8 @@ class Bench:
         rivals_us = self._rival_us(call["cold"])
         about: Row = {name: call[name] for name in ("task", "means", "kind", "cold")}
         try:
-            answer = self._timer.run_call(self._folder, {**call, "best_us": self._bests.get(call["task"])})
+            timing = call["timing"] | {"best_us": self._bests.get(call["task"])}
+            answer = self._timer.run_call(call | {"timing": timing})
         except Exception as error:
             return about | {"ok": False, "error": f"{type(error).__name__}: {error}"[-500:]} | self._sticky()
         finally:

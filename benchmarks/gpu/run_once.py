@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 
+from benchmarks.gpu.arithmetic import random_inputs
 from benchmarks.gpu.device import device_of, load_runtime
 from mallorn.stack.supervised_process import DieWithParent
 
@@ -16,10 +17,8 @@ def main() -> None:
     load_runtime(kind)
     import tvm
 
-    from mallorn.workers.detached.run_batch import random_timing_arguments
-
     device = device_of(kind)
-    arrays = random_timing_arguments(args)
+    arrays = random_inputs(args)
     tensors = [tvm.runtime.empty(each.shape, str(each.dtype), device).copyfrom(each) for each in arrays]
     tvm.runtime.load_module(library)["main"](*tensors)
     device.sync()

@@ -3,12 +3,12 @@
 For quantised models the reference runs without fused operators, because those round as well.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from mallorn.graphc.export.export_checks import is_quantised
-from mallorn.graphc.export.output_errors import relative_error
+from mallorn.graphc.export.output_errors import worst_error
 
 
 def errors_against_onnxruntime(
@@ -37,7 +37,3 @@ def make_session(path: str, threads: int = 0, *, fused: bool = True) -> Any:
     if not fused:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-
-
-def worst_error(outputs: Sequence[Any], references: Sequence[Any]) -> float:
-    return max(relative_error(*pair) for pair in zip(outputs, references, strict=True))

@@ -1,5 +1,6 @@
 """Errors of outputs against references; batches carry it, so it imports only numpy."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,10 @@ def relative_error(output: Any, reference: Any) -> float:
         return float("inf")
     difference = np.abs(left[finite] - right[finite]).max(initial=0.0)
     return float(difference / max(np.abs(right[finite]).max(initial=0.0), 1e-30))
+
+
+def worst_error(outputs: Sequence[Any], references: Sequence[Any]) -> float:
+    return max(relative_error(*pair) for pair in zip(outputs, references, strict=True))
 
 
 def rounded_outputs_error(outputs: Array, reference: Array) -> float:

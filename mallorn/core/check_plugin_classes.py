@@ -5,17 +5,19 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import entry_points
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mallorn.core.errors import ClassRefused, HostFault, MallornError, PluginFailed
-from mallorn.core.job_options import JobOptions
 from mallorn.core.os_errors import explain_os_error
 from mallorn.core.registry import CONTRACTS, REGISTRY, WORDS, resolve
+
+if TYPE_CHECKING:  # without pydantic, batches take this module along
+    from mallorn.core.job_options import JobOptions
 
 ANY: Final = "*"
 
 
-def check_allowed_classes(options: JobOptions, plugins: Sequence[str]) -> None:
+def check_allowed_classes(options: "JobOptions", plugins: Sequence[str]) -> None:
     """Raise ClassRefused for a user's class that the operator does not allow.
 
     Allowed are the entry points of installed packages and the operator's list `plugins`.
@@ -33,7 +35,7 @@ def check_allowed_classes(options: JobOptions, plugins: Sequence[str]) -> None:
             )
 
 
-def check_base_classes(options: JobOptions, seams: Sequence[str]) -> None:
+def check_base_classes(options: "JobOptions", seams: Sequence[str]) -> None:
     """Raise ClassRefused if a user's class is installed here but has a wrong base class."""
     for seam, name in list_user_classes(options):
         if seam in seams:
@@ -42,7 +44,7 @@ def check_base_classes(options: JobOptions, seams: Sequence[str]) -> None:
                 resolve(seam, name)
 
 
-def list_user_classes(options: JobOptions) -> list[tuple[str, str]]:
+def list_user_classes(options: "JobOptions") -> list[tuple[str, str]]:
     """Return (option, class name) for each job option that names a user's own class."""
     pairs = [(seam, str(getattr(options, seam))) for seam in CONTRACTS]
     return [(seam, name) for seam, name in pairs if name not in REGISTRY[seam]]

@@ -2,13 +2,13 @@
 
 import tomllib
 from dataclasses import dataclass
-from pathlib import Path
+from importlib.resources import files
 from typing import Final
 
 from mallorn.core.errors import InvalidTarget
 from mallorn.core.storable_json import TOLD
 
-GPUS: Final = tomllib.loads(Path(__file__).with_name("cuda_gpus.toml").read_text())
+GPUS: Final = tomllib.loads(files(__package__).joinpath("cuda_gpus.toml").read_text())
 THREADS_PER_BLOCK: Final = 1024
 REGISTERS_PER_BLOCK: Final = 65536
 REGISTERS_PER_SM: Final = 65536

@@ -9,8 +9,6 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, Final, TypedDict, cast
 
-from pydantic import JsonValue
-
 from mallorn.core.compute_capability import (
     GPUS,
     REGISTERS_PER_BLOCK,
@@ -35,7 +33,7 @@ TargetAttrs = TypedDict(
         "tag": str,
         "keys": list[str],
         "device": str,
-        "host": JsonValue,
+        "host": object,
         "mcpu": str,
         "mtriple": str,
         "mattr": list[str],

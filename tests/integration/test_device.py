@@ -19,7 +19,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target, parse_target
 from mallorn.workers.device.detect_host import available_cores, read_host_facts
 from mallorn.workers.device.device_class import DeviceClass, Endpoint
-from mallorn.workers.device.serve_device import set_runtime_environment
+from mallorn.workers.device.prepare_session import set_runtime_environment
 from mallorn.workers.device.session_gateway import GatewayClient, SessionGateway
 from mallorn.workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH, TrackerClient, tracker_key
 from mallorn.workers.host.core_lock import lock_identity
@@ -103,10 +103,10 @@ UNDER_A_MASK = """
 import os
 os.sched_setaffinity(0, last := {max(os.sched_getaffinity(0))})
 from mallorn.core.targets import parse_target
-from mallorn.workers.device.serve_device import set_runtime_environment
+from mallorn.workers.device.prepare_session import set_runtime_environment
 from mallorn.workers.device.session_gateway import GatewayClient, SessionGateway
 set_runtime_environment(parse_target({"kind": "llvm", "num-cores": 1}))
-from mallorn.workers.device.serve_rpc_session import runtime_facts
+from mallorn.workers.device.prepare_session import runtime_facts
 assert runtime_facts(parse_target({"kind": "llvm", "num-cores": 1}))["threads"] == 1
 assert os.sched_getaffinity(0) == last, os.sched_getaffinity(0)
 """

@@ -1,17 +1,18 @@
 """Batches on a machine with GPUs: the first visible one times, as a device of its own would."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mallorn.core.targets import parse_target
 from mallorn.workers.detached.batch_record import read_results
 from mallorn.workers.detached.run_batch import BatchRefused, run_calls
 from tests.fixtures.batches import call, lines, write_batch, write_manifest
 from tests.fixtures.made_up_gpus import UUIDS, MadeUpGpus
 
 HOT = 0x20
-NEEDS = {"kind": "cuda", "arch": "sm_80"}
 
 
 class GpuBatch:
@@ -22,9 +23,10 @@ class GpuBatch:
         write_batch(self.folder, [])
         (self.folder / "kernel.so").write_bytes(gpus.library().read_bytes())
 
-    def run(self, needs: dict[str, str], **changes: Any) -> int:
-        args = [["float32", [64, 64], 0.0, 1.0]] * 3
-        write_manifest(self.folder, [call("a", "kernel", args=args, **changes)], needs=needs)
+    def run(self, arch: str = "sm_80", **changes: Any) -> int:
+        target = parse_target({"kind": "cuda", "arch": arch})
+        needs = {"target": target.text, "machine": os.uname().machine, "flags": {}}
+        write_manifest(self.folder, [call("a", "kernel", target=target, **changes)], needs=needs)
         return run_calls(self.folder, self.results)
 
 
@@ -40,7 +42,7 @@ def test_a_time_of_a_hot_gpu_comes_home_as_a_bound(
     batch: GpuBatch, made_up_gpus: MadeUpGpus, cold: bool
 ) -> None:
     made_up_gpus.fail("nvml", HOT)
-    assert batch.run(NEEDS, cold=cold) == 0
+    assert batch.run(cold=cold) == 0
     told = read_results(batch.results).calls["a"]
     assert (told.outcome, told.disturbed) == ("ok", 0.5), told.error
     assert told.disturbance is not None
@@ -51,15 +53,15 @@ def test_a_time_of_a_hot_gpu_comes_home_as_a_bound(
 
 
 def test_the_device_is_of_the_class_of_its_gpu_and_driver(batch: GpuBatch) -> None:
-    batch.run(NEEDS)
+    batch.run()
     device = next(line["device"] for line in lines(batch.results) if "device" in line)
     assert device["accelerator"] == "Made-up GPU 1"
     assert "+Made-up-GPU-1+" in device["host_class"]
 
 
 def test_device_code_for_another_gpu_is_refused(batch: GpuBatch) -> None:
-    with pytest.raises(BatchRefused, match=r"is for sm_90a, and this GPU is sm_80 \(Made-up GPU 1\)"):
-        batch.run({"kind": "cuda", "arch": "sm_90a"})
+    with pytest.raises(BatchRefused, match="is for sm_90a, its GPU is sm_80"):
+        batch.run("sm_90a")
     assert not [line for line in lines(batch.results) if "key" in line]
 
 
@@ -68,4 +70,4 @@ def test_without_a_driver_the_batch_is_refused_in_a_sentence(
 ) -> None:
     made_up_gpus.fail("init", 999)
     with pytest.raises(BatchRefused, match="CUDA's driver does not work: unknown error"):
-        batch.run(NEEDS)
+        batch.run()

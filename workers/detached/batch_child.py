@@ -3,19 +3,19 @@
 It times as a device does, with the modules of devices and of their clients, and without RPC.
 """
 
-import ctypes
 import json
 import os
 import signal
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from types import SimpleNamespace
+from typing import Any, Final
 
 import numpy as np
 
 from mallorn.core.errors import HostFault
 from mallorn.core.targets import CUDA, Target
-from mallorn.workers.device.cuda_driver import CudaDriver, Gpu
 from mallorn.workers.device.detect_host import refresh_host_facts
+from mallorn.workers.device.nvidia_driver import first_gpu
 from mallorn.workers.device.prepare_session import prepare_session, runtime_facts, set_runtime_environment
 from mallorn.workers.device.random_and_saved_arrays import (
     TimedArguments,
@@ -25,12 +25,11 @@ from mallorn.workers.device.random_and_saved_arrays import (
     random_fill,
 )
 from mallorn.workers.device.slice_timing_result import SliceTimes
-from mallorn.workers.device.target_support import explain_capability, explain_lacking_flags
+from mallorn.workers.device.target_support import find_unsupported_reason
 from mallorn.workers.interfaces.output_comparison import Agreement, Reference
 from mallorn.workers.measure.compare_outputs import compare_arrays
 from mallorn.workers.measure.stopping.incremental_timing import CandidateTimes
-from mallorn.workers.measure.stopping.stopping_rule import NamedRule
-from mallorn.workers.measure.stopping.time_library import ENTRY, time_library
+from mallorn.workers.measure.stopping.stopping_rule import ENTRY, NamedRule, time_library
 from mallorn.workers.sandbox.landlock import READ
 from mallorn.workers.sandbox.sandbox import BEST_EFFORT, OFF, REQUIRE, WHOLE
 from mallorn.workers.subprocesses.serve_calls import serve
@@ -38,14 +37,6 @@ from mallorn.workers.subprocesses.serve_calls import serve
 Json = Any  # an object, as json reads it
 GRACE_SEC: Final = 20.0  # for making a library's arguments
 _LARGEST_ERROR: Final = 1e30  # JSON has no infinity
-
-
-class Timing(NamedTuple):
-    """The length of one timing, with fields as in `EvaluatorOptions`."""
-
-    number: int
-    repeat: int
-    min_repeat_ms: int
 
 
 class TargetDevice:
@@ -56,21 +47,21 @@ class TargetDevice:
         batch's files. Raises MallornError if this machine does not fit the batch."""
         needs, self._folder = batch["needs"], folder
         target = Target(needs["target"])
-        gpu = None
-        if target.kind == CUDA:
-            gpu = _first_gpu(str(target.attrs.get("arch", "")))
-        elif target.is_cpu:
-            if needs["machine"] != os.uname().machine:
-                raise HostFault(f"the batch is for {needs['machine']}, this machine is {os.uname().machine}")
-            if reason := explain_lacking_flags(needs["flags"]):
-                raise HostFault(f"this machine cannot run the batch: {reason}")
+        if needs["machine"] != os.uname().machine:
+            raise HostFault(f"the batch is for {needs['machine']}, this machine is {os.uname().machine}")
+        is_cuda, gpu = target.kind == CUDA, None
+        if (is_cuda or target.is_cpu) and (reason := find_unsupported_reason(target, needs["flags"])):
+            raise HostFault(f"this machine cannot run the batch: {reason}")
+        if is_cuda:
+            gpu = first_gpu()
+            os.environ["CUDA_VISIBLE_DEVICES"] = gpu.uuid
         set_runtime_environment(target)
         paths = [(str(folder.absolute()), READ)]
         mode = OFF if sandbox == OFF else BEST_EFFORT
-        session = prepare_session(target.kind, gpu.uuid if gpu else "", room, paths, mode)
-        if sandbox == REQUIRE and session.sandbox != WHOLE:
-            words = f"the sandbox of this host is {session.sandbox}: --sandbox best-effort uses what there is"
-            raise HostFault(words)
+        uuid = gpu.uuid if gpu else ""
+        is_raised, meter, level = prepare_session(target.kind, uuid, room, paths, mode)
+        if sandbox == REQUIRE and level != WHOLE:
+            raise HostFault(f"the sandbox of this host is {level}: --sandbox best-effort uses what there is")
 
         import tvm
         import tvm_ffi
@@ -82,19 +73,18 @@ class TargetDevice:
                 f"the batch was built by TVM {batch['tvm']}, but this Python has TVM {tvm.__version__}: "
                 f"pip install apache-tvm=={batch['tvm']}"
             )
-        facts: Any = runtime_facts(target, gpu, session.gpu)
+        facts: Any = runtime_facts(target, gpu, meter)
         if not target.is_cpu and not facts["accelerator"]:
             raise HostFault(f"this machine has no {target.kind} device")
         # No process of the service shares locks with this one.
-        self.identity: Json = {**refresh_host_facts(facts), "locks": "", "sandbox": session.sandbox}
+        self.identity: Json = {**refresh_host_facts(facts), "locks": "", "sandbox": level}
         self.identity["name"] = f"{self.identity['hostname']}-batch"
         own_class = [self.identity[name] for name in ("host_class", "tvm_version", "threads")]
-        if batch["like"] and batch["like"] != own_class:
-            job_class = batch["like"][0]
-            raise HostFault(f"the job's times are of {job_class}; times of {own_class[0]} do not compare")
+        if batch["like"] not in (None, own_class):
+            raise HostFault(f"the job's times are of {batch['like']}; times of {own_class} do not compare")
         self._tvm, self._kind = tvm, "cpu" if target.is_cpu else target.kind
         self._device = tvm.device(self._kind, 0)
-        self._timer = SliceTimer(target.is_cpu, session.is_raised, session.gpu)
+        self._timer = SliceTimer(target.is_cpu, is_raised, meter)
         tvm_ffi.register_global_func(NEXT_SLICE, self._timer.count_slice, override=True)
         self._args = TimedArguments(self._allocate, random_fill)
         self._drawn: tuple[Json, list[Any]] = None, []  # arguments of the last check
@@ -120,8 +110,8 @@ class TargetDevice:
         return result
 
     def _time_library(self, library: Any, tensors: list[Any], timing: Json) -> Json:
-        evaluator: Any = Timing(*(timing["evaluator"][name] for name in Timing._fields))
-        is_cold = timing["evaluator"]["flush_l2"] == "on"
+        evaluator: Any = SimpleNamespace(**timing["evaluator"])
+        is_cold = evaluator.flush_l2 == "on"
         time_runs = self._timer.time_cold_slices if is_cold else self._timer.time_slices
 
         def time_slices(number: int, count: int) -> SliceTimes:
@@ -157,17 +147,6 @@ class TargetDevice:
 
     def _allocate(self, shape: Any, dtype: str) -> Any:
         return self._tvm.runtime.empty(tuple(shape), dtype, self._device)
-
-
-def _first_gpu(arch: str) -> Gpu:
-    """Return the first visible GPU. Raises HostFault if it cannot run code for `arch`."""
-    gpus = CudaDriver(ctypes.CDLL).gpus()
-    signal.alarm(0)  # the driver answered
-    if not gpus:
-        raise HostFault("this machine has no cuda device")
-    if reason := explain_capability(arch, gpus[0].capability):
-        raise HostFault(f"this machine cannot run the batch: {reason} ({gpus[0].name})")
-    return gpus[0]
 
 
 def main() -> None:

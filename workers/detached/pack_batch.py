@@ -1,12 +1,13 @@
 """Make a batch: lease rounds or a job's last stage, build the candidates, pack one file."""
 
+import ast
 import json
 import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from io import BytesIO
 from itertools import product
@@ -20,6 +21,7 @@ from sqlalchemy.orm import Session
 from mallorn.core.errors import Conflict, InvalidRequest, MallornError, Unavailable
 from mallorn.core.installation import IMPORT_ROOT
 from mallorn.core.job_options import JobOptions, KeptOptions
+from mallorn.core.registry import REGISTRY
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.targets import Target
 from mallorn.core.values.decision_log import RoundStats
@@ -39,21 +41,20 @@ from mallorn.workers.detached.batch_record import (
     store_batch,
 )
 from mallorn.workers.device.detect_host import run_with_tvm
-from mallorn.workers.device.random_and_saved_arrays import load_arrays
+from mallorn.workers.device.random_and_saved_arrays import checksum_inputs, load_arrays, save_arrays
 from mallorn.workers.device.target_support import LLVM_PROGRAM, needed_flags, target_architecture
 from mallorn.workers.finish.choose_winner import PASSES
 from mallorn.workers.finish.final_candidates import Contest, select_final_candidates
-from mallorn.workers.finish.numeric_check import SEED
+from mallorn.workers.finish.numeric_check import RUN_TIMEOUT_SEC, SEED, Verifier
 from mallorn.workers.hardware_probe.run import ensure_machine
 from mallorn.workers.host.code_digest import TVM_VERSION
 from mallorn.workers.host.host_lock import HostLock
-from mallorn.workers.interfaces.model_compiler import ModelCompiler
+from mallorn.workers.interfaces.device_runner import GRACE_SEC, Runner
 from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE, Arguments
 from mallorn.workers.measure.build_candidates import Builds, BuiltCandidate
-from mallorn.workers.measure.compare_outputs import tolerance
 from mallorn.workers.measure.device_runs import must_flush_cache
 from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
-from mallorn.workers.measure.run_timeout_and_retakes import run_timeout_sec
+from mallorn.workers.measure.run_timeout_and_retakes import Retakes, run_timeout_sec
 from mallorn.workers.model_import.run import check_import
 from mallorn.workers.process.lease_renewal import LeaseKeeper
 from mallorn.workers.process.leased_stage import leased_stage, stage_folder
@@ -65,38 +66,21 @@ from mallorn.workers.round.propose import prepare_round
 from mallorn.workers.round.run import close_round, fix_round_inputs
 from mallorn.workers.round.store_referenced_rows import store_sketches
 from mallorn.workers.sandbox.untrusted_files import open_plain, untrusted_folder
-from mallorn.workers.subprocesses.errors import ChildError, retry_after_crash
+from mallorn.workers.subprocesses.errors import ChildError
 
-RULES: Final = ("fixed", "adaptive", "racing")  # stopping rules that run_batch.py has
-SANDBOX: Final = (
-    *("landlock.py", "sandbox.py", "seccomp.py", "system_calls.toml", "syscall.py", "system_paths.py"),
+RULES: Final = tuple(REGISTRY["stopping"])  # run_batch.py has no rules of users
+# run_batch.py holds these modules, and those that they import at their top.
+ROOTS: Final = (
+    *("mallorn.workers.detached.run_batch", "mallorn.workers.detached.batch_child"),
+    *("mallorn.workers.device.slice_timer", "mallorn.workers.subprocesses.child_main"),
+    "mallorn.workers.measure.stopping.adaptive",
 )
-# Modules for another machine: they import only each other, the standard library, numpy and TVM.
-SHARED: Final = (
-    *("mallorn/core/outcomes.py", "mallorn/core/errors.py", "mallorn/core/redaction.py"),
-    *("mallorn/graphc/export/cuda_toolkit.py", "mallorn/graphc/export/output_errors.py"),
-    "mallorn/workers/subprocesses/cgroups.py",
-    *(
-        "mallorn/workers/device/cpu_speed_limits.py",
-        "mallorn/workers/device/cuda_clock.py",
-        "mallorn/workers/device/cuda_driver.py",
-    ),
-    *("mallorn/workers/device/gpu_meter.py", "mallorn/workers/device/random_and_saved_arrays.py"),
-    *("mallorn/workers/device/slice_timer.py", "mallorn/workers/device/slice_timing_result.py"),
-    *(f"mallorn/workers/sandbox/{name}" for name in SANDBOX),
-    *("mallorn/workers/host/load_meter.py", "mallorn/workers/host/process_priority.py"),
-    *(
-        "mallorn/workers/measure/stopping/incremental_timing.py",
-        "mallorn/workers/measure/stopping/slice_precision.py",
-    ),
-)
+DATA: Final = ("core/cuda_gpus.toml", "workers/sandbox/system_calls.toml")
+MAIN: Final = "import sys\n\nfrom mallorn.workers.detached.run_batch import main\n\nsys.exit(main())\n"
 MAKING_SEC: Final = 3600.0  # lease of a round while the batch's other rounds are built
 BUILD_POLL_SEC: Final = 0.5
 MOST_VALUES: Final = 65_536  # compared of one output
 ENTRY_BYTES: Final = 500  # estimated size of a library's name and call in the file
-# Ranges of random arguments, as in workers/tvm/sessions/remote_device.py and reference_outputs.py.
-TIMED_FLOATS, TIMED_INTS = (0.1, 1.0), (0, 1)
-CHECKED_FLOATS: Final = ((0.1, 1.0), (-1.0, 1.0))  # without and with negative numbers
 MOST_FILE_BYTES: Final = 1 << 30  # of a file that a child process wrote
 Plan = Callable[[Session, str], object]  # plans one more round of a job if possible
 
@@ -122,7 +106,7 @@ class BatchFile:
 
     def write(self, file: Path, manifest: bytes) -> None:
         """Write everything to one zip file, and put run_batch.py next to it."""
-        program = Path(run_batch.__file__).read_bytes()
+        program = zip_program()
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, data in {run_batch.MANIFEST: manifest, "run_batch.py": program, **self.files}.items():
                 archive.writestr(name, data)
@@ -136,7 +120,7 @@ class Packing:
         self._id = os.urandom(8).hex()
         runtime.name, runtime.carries_batches = lease_holder_name(self._id), True
         self._runtime, self._job_id, self._database = runtime, job_id, runtime.database
-        self._file = BatchFile(limit_bytes, {run_batch.MODULES: zip_shared_modules()})
+        self._file = BatchFile(limit_bytes)
         self._holds: list[LeaseToken] = []
         self._rounds: list[SentRound] = []
         self._passes: list[SentCall] = []
@@ -231,7 +215,7 @@ class Packing:
             commits = Commits(self._database, context, token, slots, proposals)
             limit_sec = run_timeout_sec(context.program, self._options, context.best_us)
             files, calls, build_ms = dict[str, bytes](), list[run_batch.Json](), dict[int, float]()
-            race = {"group": context.program.key, "best_us": context.best_us}
+            group, best_us = context.program.key, context.best_us
             for end in self._build(work.lease, context.program, slots_left):
                 if isinstance(end, MeasureResult):
                     commits.add(end)
@@ -240,8 +224,10 @@ class Packing:
                 files[f"{key}.so"] = _check_child_file(end.artifact).read()
                 build_ms[end.slot.slot] = end.build_ms
                 args = context.program.args.with_tensors(end.args)
-                call = make_timing_call(key, f"{key}.so", args, limit_sec, self._options, self._target)
-                calls.append(call | race)
+                call = make_timing_call(
+                    key, f"{key}.so", args, limit_sec, self._options, self._target, best_us
+                )
+                calls.append(call | {"group": group})
             commits.commit_all()
             if not calls:  # no candidate could be built
                 close_round(self._runtime, context, token, RoundStats(candidates=len(slots_left)))
@@ -297,6 +283,7 @@ class Packing:
                 tasks = Tasks(session).list_with_workloads(job_id)
             files, calls = dict[str, bytes](), list[run_batch.Json]()
             with stage_folder(runtime, "finish-") as folder, stage.start_model_compiler(folder) as graphs:
+                verifier = Verifier(runtime, self._target, graphs, folder)
                 for task, workload in tasks:
                     contest = select_final_candidates(stage, task, workload)
                     candidates: list[BuiltCandidate] = []
@@ -316,7 +303,7 @@ class Packing:
                         self._passes.append(
                             SentCall(key=key, workload=contest.program.key, candidate=slot.candidate.key)
                         )
-                    self._add_checks(files, calls, task.index, contest, graphs, folder.compiler_folder)
+                    self._add_checks(files, calls, contest, verifier)
             is_added = self._file.add_if_it_fits(files, calls)
         if stage is not None and is_added:
             self._extend_lease(stage.hold)
@@ -326,114 +313,113 @@ class Packing:
             raise self._refuse("the batch of the last stage", is_added)
 
     def _add_checks(
-        self,
-        files: dict[str, bytes],
-        calls: list[run_batch.Json],
-        index: int,
-        contest: Contest,
-        graphs: ModelCompiler,
-        folder: Path,
+        self, files: dict[str, bytes], calls: list[run_batch.Json], contest: Contest, verifier: Verifier
     ) -> None:
         """Add a numeric check of each finalist that can be built as a whole program."""
-        program = contest.program
-        inputs_file, outputs_file = folder / "inputs.npz", folder / "expected.npz"
-        reference = retry_after_crash(
-            lambda: graphs.write_reference(
-                program.tir, program.args, SEED, str(inputs_file), str(outputs_file)
-            )
+        program, index = contest.program, contest.task.index
+        reference = verifier.write_reference(program)
+        inputs, outputs = (
+            list(load_arrays(_check_child_file(verifier.file(program, content))).values())
+            for content in ("inputs", "expected")
         )
-        inputs = list(load_arrays(_check_child_file(inputs_file)).values())
-        outputs = list(load_arrays(_check_child_file(outputs_file)).values())
-        is_signed = any(
-            (values.astype("float32") < 0).any()
-            for values, arg in zip(inputs, program.args.args, strict=True)
-            if "float" in arg.dtype
-        )
-        floats, expected_name = CHECKED_FLOATS[is_signed], f"f{index}-expected.npz"
-        files[expected_name] = pack_expected_outputs(outputs, reference.outputs)
-        types = ["float32" if reference.rounds else str(outputs[i].dtype) for i in reference.outputs]
+        files[f"f{index}-expected.npz"] = pack_expected_outputs(outputs, reference.outputs)
         check = {
-            "args": program.args.with_full_byte_range().describe_draws(FREE_RANGE, floats),
+            "args": program.args.with_full_byte_range().describe_draws(FREE_RANGE, reference.floats),
             "seed": SEED,
-            "inputs": run_batch.fingerprint(inputs, reference.outputs),
-            "outputs": reference.outputs,
-            "expected": expected_name,
-            "tolerance": [tolerance(dtype, reference.reduction_len) for dtype in types],
-            "rounds": reference.rounds,
+            "inputs": checksum_inputs(inputs, reference.outputs),
+            "expected": f"f{index}-expected.npz",
+            "reference": asdict(reference),
+            "timeout_sec": RUN_TIMEOUT_SEC,
         }
         for slot in contest.slots:
-            key, library = f"f{index}-{slot.slot}-check", folder / f"{slot.slot}.so"
-            target, decisions = self._target.text, slot.candidate.decisions
-            get_trace = partial(
-                self._runtime.compiler.full_trace, program.tir, target, slot.sketch.trace, decisions
-            )
-            try:
-                trace = retry_after_crash(get_trace)
-                if trace is None:
+            with suppress(ChildError):
+                if verifier.build(program, slot) is None:
                     continue
-                retry_after_crash(
-                    partial(graphs.build_whole_program, program.tir, trace, target, str(library))
-                )
-            except ChildError:
-                continue
-            files[f"{key}.so"] = _check_child_file(library).read()
-            calls.append(
-                {"key": key, "library": f"{key}.so", "timeout_sec": run_batch.CHECK_SEC, "check": check}
-            )
-            self._checks.append(SentCall(key=key, workload=program.key, candidate=slot.candidate.key))
+                key, limit_sec = f"f{index}-{slot.slot}-check", RUN_TIMEOUT_SEC + GRACE_SEC
+                files[f"{key}.so"] = _check_child_file(verifier.library(program)).read()
+                calls.append({"key": key, "library": f"{key}.so", "check": check, "limit_sec": limit_sec})
+                self._checks.append(SentCall(key=key, workload=program.key, candidate=slot.candidate.key))
 
 
 def make_timing_call(
-    key: str, library: str, args: Arguments, limit_sec: float, options: JobOptions, target: Target
+    key: str,
+    library: str,
+    args: Arguments,
+    limit_sec: float,
+    options: JobOptions,
+    target: Target,
+    best_us: float | None = None,
 ) -> run_batch.Json:
-    """Return a call that tells run_batch.py to time a library as a regular device would."""
-    evaluator = options.evaluator
-    return {
-        "key": key,
-        "library": library,
-        "args": args.describe_draws(TIMED_INTS, TIMED_FLOATS),
-        "evaluator": [evaluator.number, evaluator.repeat, evaluator.min_repeat_ms],
-        "stopping": options.stopping,
-        "timeout_sec": limit_sec,
-        "cold": must_flush_cache(evaluator, args, target),
-    }
+    """Return a call that times a library, with the parameters of a worker's runner."""
+    flush_l2 = "on" if must_flush_cache(options.evaluator, args, target) else "off"
+    call = Runner.time_candidate.make_call(
+        tracker="",
+        target=target.text,
+        artifact=library,
+        args=args,
+        evaluator=options.evaluator.model_copy(update={"flush_l2": flush_l2}),
+        stopping=options.stopping,
+        candidate_key=key,
+        timeout_sec=limit_sec,
+        patience_sec=Retakes(options.evaluator).left_sec(),
+        best_us=best_us,
+    )
+    limit_sec = call.limit_sec + GRACE_SEC  # also for making the arguments
+    return {"key": key, "library": library, "timing": json.loads(call.params), "limit_sec": limit_sec}
 
 
-def zip_shared_modules() -> bytes:
-    """Return a zip of the modules that both run_batch.py and device servers use."""
+def zip_program() -> bytes:
+    """Return run_batch.py: a zip that Python runs, of the modules that it and its child import."""
+    modules: dict[str, str] = {}
+    for root in ROOTS:
+        _collect_imports(root, modules)
     file = BytesIO()
-    packages = {str(package) for name in SHARED for package in Path(name).parents[:-1]}
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in SHARED:
-            archive.write(IMPORT_ROOT / name, name)
-        for package in sorted(packages):
-            archive.writestr(f"{package}/__init__.py", "")
+        archive.writestr("__main__.py", MAIN)
+        for name in DATA:
+            archive.write(IMPORT_ROOT / "mallorn" / name, f"mallorn/{name}")
+        for name, text in sorted(modules.items()):
+            archive.writestr(name, text)
     return file.getvalue()
 
 
+def _collect_imports(module: str, found: dict[str, str]) -> None:
+    """Add the files of a module, of its packages, and of what it imports when it is imported."""
+    path = module.replace(".", "/")
+    name = f"{path}.py" if (IMPORT_ROOT / f"{path}.py").is_file() else f"{path}/__init__.py"
+    if name in found or not (IMPORT_ROOT / name).is_file():
+        return
+    # Importing any module runs its packages. Only the outermost, for users, imports other parts.
+    text = found[name] = "" if module == "mallorn" else (IMPORT_ROOT / name).read_text()
+    _collect_imports(module.rpartition(".")[0], found)
+    for line in ast.parse(text).body:
+        if isinstance(line, ast.ImportFrom) and line.module is not None:
+            for imported in (line.module, *(f"{line.module}.{alias.name}" for alias in line.names)):
+                _collect_imports(imported, found)
+
+
 def target_requirements(target: Target) -> run_batch.Json:
-    """Return what a target's libraries require: kind, architecture, cores and CPU flags."""
-    if not target.is_cpu:
-        return {"kind": target.kind, "arch": str(target.attrs.get("arch", ""))}
-    machine = target_architecture(target) or os.uname().machine
-    answer = run_with_tvm(LLVM_PROGRAM, target.text)
-    features = json.loads(answer.stdout.splitlines()[-1])["features"] if answer.returncode == 0 else []
-    flags = sorted(set(needed_flags(target, features, machine).values()))
-    return {"kind": target.kind, "machine": machine, "cores": target.num_cores, "flags": flags}
+    """Return what a target's libraries require of a machine; by LLVM's names, CPU flags."""
+    machine, flags = target_architecture(target) or os.uname().machine, dict[str, str]()
+    if target.kind == "llvm":
+        answer = run_with_tvm(LLVM_PROGRAM, target.text)
+        features = json.loads(answer.stdout.splitlines()[-1])["features"] if answer.returncode == 0 else []
+        flags = needed_flags(target, features, machine)
+    return {"target": target.text, "machine": machine, "flags": flags}
 
 
 def pack_expected_outputs(answers: Sequence[Any], outputs: Sequence[int], limit: int = MOST_VALUES) -> bytes:
-    """Return the expected outputs as an npz file. Of a large output, at most `limit` random
-    values are kept, with their places."""
-    arrays: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {}
+    """Return the expected outputs as an npz file for `compare_arrays`. Of a large output, at
+    most `limit` random values are kept, with their places."""
+    arrays: dict[str, NDArray[Any]] = {}
     for index in outputs:
-        values = np.asarray(answers[index], "float64").reshape(-1)
+        values = answers[index]
         if values.size > limit:
             places = np.unique(np.random.default_rng(SEED).integers(0, values.size, limit))
-            arrays[f"places_{index}"], values = places, values[places]
-        arrays[f"values_{index}"] = values
+            arrays[f"places_{index}"], values = places, values.reshape(-1)[places]
+        arrays[f"arg_{index}"] = values
     file = BytesIO()
-    np.savez(file, allow_pickle=False, **arrays)
+    save_arrays(file, arrays)
     return file.getvalue()
 
 

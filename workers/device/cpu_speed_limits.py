@@ -1,7 +1,4 @@
-"""Describes this host's CPUs and what slows them down: governor, CPU quota, turbo and power settings.
-
-Batches carry this module for run_batch.py: it imports only modules in `pack_batch.SHARED`.
-"""
+"""Describes this host's CPUs and what slows them down: governor, CPU quota, turbo and power settings."""
 
 import hashlib
 import os

@@ -1,7 +1,4 @@
-"""Calls CUDA's driver API through ctypes, and loads the CUDA runtimes that TVM needs.
-
-This module is copied to machines without Mallorn: import only `pack_batch.SHARED`.
-"""
+"""Calls CUDA's driver API through ctypes, and loads the CUDA runtimes that TVM needs."""
 
 import ctypes
 import resource

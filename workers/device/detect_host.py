@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Set
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mallorn.core.errors import InvalidTarget, Unavailable
 from mallorn.core.host_id import host_id
@@ -15,12 +15,14 @@ from mallorn.core.installation import python_path
 from mallorn.core.targets import Target, parse_target
 from mallorn.graphc.export.cpu_features import X86
 from mallorn.workers.device.cpu_speed_limits import cpu_info, describe_cpus
-from mallorn.workers.device.device_class import HostFacts, Identity
 from mallorn.workers.host.core_lock import lock_identity
 from mallorn.workers.sandbox.sandbox import allowed_environment
 from mallorn.workers.sandbox.seccomp import X86_64
 from mallorn.workers.sandbox.syscall import syscall
 from mallorn.workers.subprocesses.cgroups import cpu_quota
+
+if TYPE_CHECKING:  # batches take this module along, without pydantic
+    from mallorn.workers.device.device_class import HostFacts, Identity
 
 LLVM_TIMEOUT_SEC = 120
 LLVM_CPU_PROGRAM = """
@@ -37,12 +39,12 @@ X86_LEVELS = (
 )
 
 
-def read_host_facts() -> HostFacts:
+def read_host_facts() -> "HostFacts":
     """Return present facts about this host; times are comparable within a `host_class`."""
     return {"host_id": host_id(), **describe_cpus(_cached_cpu_info(), available_cores())}
 
 
-def refresh_host_facts(identity: Identity) -> Identity:
+def refresh_host_facts(identity: "Identity") -> "Identity":
     """Return `identity` with this host's present governor, quota, power and locks."""
     accelerator = identity.get("accelerator", "").replace(" ", "-")
     present: Identity = {**identity, **read_host_facts(), "locks": lock_identity()}

@@ -8,7 +8,6 @@ import os
 import resource
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -57,23 +56,15 @@ def set_runtime_environment(target: Target) -> None:
     os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """What a session has after its preparation."""
-
-    is_raised: bool  # it has priority over all other programs of its host
-    gpu: GpuMeter | None
-    sandbox: str  # the level: `full`, `off`, or what is missing
-
-
 def prepare_session(
     kind: str, gpu_uuid: str, folder: Path, paths: Iterable[tuple[str, int]], sandbox: str
-) -> Prepared:
-    """Prepare this process for candidates of a kind of target, and enter the sandbox.
+) -> tuple[bool, GpuMeter | None, str]:
+    """Prepare this process for candidates of a kind of target, and enter the sandbox, in
+    which it may write to `folder` and use `paths`, each with its rights. Return whether it
+    has priority over other programs, the meter of its GPU, and the sandbox's level.
 
-    It may then write to `folder` and use `paths`, each with its rights. Call this before
-    there is a second thread or a CUDA context. Raises HostFault if the GPU cannot be used,
-    NoSandbox if the mode `sandbox` requires more than this host supports.
+    Call this before there is a second thread or a CUDA context. Raises HostFault if the GPU
+    cannot be used, NoSandbox if the mode `sandbox` requires more than this host supports.
     """
     poison_fresh_memory()
     gpu, on_cores = None, kind in CPU_KINDS
@@ -84,10 +75,10 @@ def prepare_session(
     for limit in (resource.RLIMIT_NICE, resource.RLIMIT_RTPRIO):  # no candidate raises it more
         resource.setrlimit(limit, (0, 0))
     if sandbox == OFF:
-        return Prepared(is_raised, gpu, OFF)
+        return is_raised, gpu, OFF
     others = *accelerator_paths(kind, gpu_uuid), *paths
     level = enter_sandbox(SandboxSpec(folder, drives_gpu=kind == CUDA, others=others))
-    return Prepared(is_raised, gpu, require_sandbox_mode(level, sandbox))
+    return is_raised, gpu, require_sandbox_mode(level, sandbox)
 
 
 def poison_fresh_memory() -> None:

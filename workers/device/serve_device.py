@@ -1,6 +1,5 @@
 """Runs a device, the measuring endpoint for one target: prepares its process and describes it."""
 
-import os
 import signal
 import socket
 import sys
@@ -8,20 +7,20 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from mallorn.core.errors import InvalidTarget, MallornError
+from mallorn.core.errors import InvalidTarget
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
 from mallorn.workers.device.cuda_driver import Gpu
-from mallorn.workers.device.detect_host import available_cores, read_host_facts, refresh_host_facts
+from mallorn.workers.device.detect_host import read_host_facts, refresh_host_facts
 from mallorn.workers.device.device_class import Identity
 from mallorn.workers.device.forked_process import ask_in_fork
+from mallorn.workers.device.prepare_session import runtime_facts, set_runtime_environment
 from mallorn.workers.device.private_sockets import listen
 from mallorn.workers.device.serve_tracker import OnReady, log_ready
 from mallorn.workers.device.tracker_client import NO_KEY, Address, tracker_key
 from mallorn.workers.host.core_lock import CoreLock
 from mallorn.workers.sandbox.sandbox import BEST_EFFORT
 from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
-from mallorn.workers.subprocesses.hide_torch import hide_torch
 
 PORTS = range(9091, 9200)
 
@@ -71,39 +70,11 @@ def serve_device(
         ).serve_forever()
 
 
-def set_runtime_environment(target: Target) -> None:
-    """Set environment variables for TVM before it is imported: the number of threads, and
-    to load only the runtime library. Raises InvalidTarget if the target needs more cores
-    than this process may use, MallornError if TVM is already imported."""
-    cores = available_cores()
-    if target.is_cpu and target.num_cores > cores:
-        raise InvalidTarget(
-            f"the target has {target.num_cores} cores, but this process may use {cores}",
-            hint="mallorn device --target local",
-        )
-    if "tvm" in sys.modules:
-        raise MallornError(
-            "TVM was imported before its threads were set", hint="run `mallorn device` by itself"
-        )
-    threads = target.num_cores if target.is_cpu else cores
-    os.environ["TVM_NUM_THREADS"] = str(threads)
-    if threads < (os.cpu_count() or 1):
-        # TVM binds threads to the machine's first processors, even if this process may not
-        # use them or another process uses them already.
-        os.environ.setdefault("TVM_BIND_THREADS", "0")
-    os.environ.setdefault("TVM_USE_RUNTIME_LIB", "1")
-    hide_torch()
-    # This process forks for every session, so it must stay single-threaded.
-    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
-
-
 def describe(
     name: str, target: Target, listener: socket.socket, is_local: bool, sandbox: str, gpu: Gpu | None = None
 ) -> Identity:
     """Return this device's description of itself. Raises InvalidTarget if the host has no
     GPU of the target's kind, HostFault if the GPU cannot be used."""
-    from mallorn.workers.device.serve_rpc_session import runtime_facts
-
     # In a fork: the query starts threads and a GPU context, which forked sessions could not use.
     facts = ask_in_fork(lambda: runtime_facts(target, gpu))
     if not target.is_cpu and not facts.get("accelerator"):

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Final
 
@@ -55,8 +55,9 @@ def resolve_target(text: str) -> Target:
     return parse_target({"kind": CUDA, "arch": arch_of_gpu(first_gpu().capability)})
 
 
-def find_unsupported_reason(target: Target) -> str:
-    """Return why this host cannot execute code compiled for the target; empty if it can."""
+def find_unsupported_reason(target: Target, required: Mapping[str, str] | None = None) -> str:
+    """Return why this host cannot execute code compiled for the target; empty if it can.
+    `required` holds the target's `needed_flags`; if it is None, TVM's LLVM lists them."""
     if target.kind == CUDA:
         try:
             arch = parse_target(target.text).attrs["arch"]  # earlier versions stored tags
@@ -81,21 +82,22 @@ def find_unsupported_reason(target: Target) -> str:
     if target.kind != "llvm":
         return ""
 
-    answer = detect_host.run_with_tvm(LLVM_PROGRAM, target.text)
-    if answer.returncode < 0:
-        return "LLVM cannot read the target"
-    if answer.returncode > 0:  # only TVM's runtime is installed: the first candidate will show it
-        return ""
-    llvm = json.loads(answer.stdout.splitlines()[-1])
-    if not llvm["known"]:
-        cpu = str(target.attrs["mcpu"])
-        similar = get_close_matches(cpu, llvm["cpus"], 3, ALIKE)
-        return f"LLVM knows no CPU {cpu} here" + (f"; it knows {', '.join(similar)}" if similar else "")
-    if unknown := sorted(set(_mattr_features(target, "+")) - set(llvm["features"])):
-        return f"LLVM knows no feature {unknown[0]}"
+    if required is None:
+        answer = detect_host.run_with_tvm(LLVM_PROGRAM, target.text)
+        if answer.returncode < 0:
+            return "LLVM cannot read the target"
+        if answer.returncode > 0:  # only TVM's runtime is installed: the first candidate will show it
+            return ""
+        llvm = json.loads(answer.stdout.splitlines()[-1])
+        if not llvm["known"]:
+            cpu = str(target.attrs["mcpu"])
+            similar = get_close_matches(cpu, llvm["cpus"], 3, ALIKE)
+            return f"LLVM knows no CPU {cpu} here" + (f"; it knows {', '.join(similar)}" if similar else "")
+        if unknown := sorted(set(_mattr_features(target, "+")) - set(llvm["features"])):
+            return f"LLVM knows no feature {unknown[0]}"
+        required = needed_flags(target, llvm["features"], host_machine)
     field = FLAGS_FIELDS.get(host_machine)
     host_flags = set() if field is None else detect_host.usable_flags(cpu_info(), field)
-    required = needed_flags(target, llvm["features"], host_machine)
     lacking = sorted(name for name, flag in required.items() if flag not in host_flags)
     return f"its CPU lacks {', '.join(lacking[:4])}" if lacking else ""
 

@@ -10,7 +10,8 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.workers.device.device_class import DeviceClass
 from mallorn.workers.interfaces.device_runner import LibraryRun
-from mallorn.workers.interfaces.model_compiler import ModelCompiler, Reference
+from mallorn.workers.interfaces.model_compiler import ModelCompiler
+from mallorn.workers.interfaces.output_comparison import Reference
 from mallorn.workers.measure.measurer_interface import MeasureInput, Program
 from mallorn.workers.measure.tracked_devices import of_class
 from mallorn.workers.measure.tvm_measurer import LEAST_SPREAD
@@ -96,24 +97,17 @@ class Verifier(Checker):
     def verify(self, program: Program, slot: MeasureInput) -> NumericCheck:
         """Check one candidate on a device. Its failure is overruled if two other devices
         both pass the candidate; under LEAST_SPREAD devices, the first result is final."""
-        if (reference := self._references.get(program.key)) is None:
-            inputs, outputs = str(self._file(program, "inputs")), str(self._file(program, "expected"))
-            compute = partial(self._graphs.write_reference, program.tir, program.args, SEED, inputs, outputs)
-            try:
-                reference = self._references[program.key] = retry_after_crash(compute)
-            except ChildError as error:
-                words = f"the reference outputs could not be computed: {error.message}"
-                return NumericCheck(Outcome.WORKER_LOST, words=words)
         try:
-            trace = self.complete_trace(program, slot)
-            if trace is None:
-                return NumericCheck(Outcome.BUILD_ERROR, words=INVALID)
-            library = str(self._library(program))
-            retry_after_crash(
-                partial(self._graphs.build_whole_program, program.tir, trace, self._target.text, library)
-            )
+            reference = self.write_reference(program)
+        except ChildError as error:
+            words = f"the reference outputs could not be computed: {error.message}"
+            return NumericCheck(Outcome.WORKER_LOST, words=words)
+        try:
+            trace = self.build(program, slot)
         except ChildError as error:
             return NumericCheck(Outcome.BUILD_ERROR, words=error.message)
+        if trace is None:
+            return NumericCheck(Outcome.BUILD_ERROR, words=INVALID)
         verdict = self._run_and_compare(program, slot, trace, reference)
         if verdict.has_passed or len(of_class(self._fleet.devices(self._target), self._like)) < LEAST_SPREAD:
             return verdict
@@ -124,6 +118,23 @@ class Verifier(Checker):
         first, second = verdicts
         return first if first.has_passed and second.has_passed else verdict
 
+    def write_reference(self, program: Program) -> Reference:
+        """Write the files `inputs` and `expected` of a program, once. Raises ChildError."""
+        if program.key not in self._references:
+            files = [str(self.file(program, content)) for content in ("inputs", "expected")]
+            compute = partial(self._graphs.write_reference, program.tir, program.args, SEED, *files)
+            self._references[program.key] = retry_after_crash(compute)
+        return self._references[program.key]
+
+    def build(self, program: Program, slot: MeasureInput) -> str | None:
+        """Build a candidate as a whole program. Return its complete trace; None if it can no
+        longer be rebuilt. Raises ChildError."""
+        trace = self.complete_trace(program, slot)
+        if trace is not None:
+            target, library = self._target.text, str(self.library(program))
+            retry_after_crash(partial(self._graphs.build_whole_program, program.tir, trace, target, library))
+        return trace
+
     def _run_and_compare(
         self, program: Program, slot: MeasureInput, trace: str, reference: Reference
     ) -> NumericCheck:
@@ -133,11 +144,10 @@ class Verifier(Checker):
             return NumericCheck(Outcome.RUN_ERROR, trace, words=error.message)
         if run.outcome.failed:
             return NumericCheck(run.outcome, trace, words=run.error)
-        outputs, expected = str(self._outputs(program)), str(self._file(program, "expected"))
+        outputs, expected = str(self._outputs(program)), str(self.file(program, "expected"))
         comparison = self._graphs.compare_outputs(outputs, expected, reference)
-        words = f"relative error {comparison.max_error:.2g}, allowed {comparison.tolerance:.2g}"
         outcome = Outcome.OK if comparison.ok else Outcome.WRONG_RESULT
-        return NumericCheck(outcome, trace, comparison.max_error, words)
+        return NumericCheck(outcome, trace, comparison.max_error, comparison.description)
 
     def _run(self, program: Program, slot: MeasureInput) -> LibraryRun:
         # Lease the device first: waiting for it must not count against the run's timeout.
@@ -145,17 +155,18 @@ class Verifier(Checker):
         return self._runner.run_and_save_arrays(
             tracker=self._tracker,
             target=self._target.text,
-            artifact=str(self._library(program)),
-            inputs=str(self._file(program, "inputs")),
+            artifact=str(self.library(program)),
+            inputs=str(self.file(program, "inputs")),
             outputs=str(self._outputs(program)),
             candidate_key=f"{program.key[:16]}/{slot.candidate.key}/check",
             timeout_sec=RUN_TIMEOUT_SEC,
         )
 
-    def _library(self, program: Program) -> Path:
-        return self._file(program, "library").with_suffix(".so")
+    def library(self, program: Program) -> Path:
+        """Return the path of the library that was built last."""
+        return self.file(program, "library").with_suffix(".so")
 
-    def _file(self, program: Program, content: str) -> Path:
+    def file(self, program: Program, content: str) -> Path:
         return self._folder.compiler_folder / f"{program.key[:16]}-{content}.npz"
 
     def _outputs(self, program: Program) -> Path:

@@ -13,6 +13,7 @@ from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import GraphReport, RemainingCopy, StoredRecipe, TensorSpec
 from mallorn.core.values.manifest import Manifest
 from mallorn.graphc.phases import PassEntry
+from mallorn.workers.interfaces.output_comparison import Agreement, Reference
 from mallorn.workers.interfaces.tensor_arguments import Arguments
 from mallorn.workers.sandbox.landlock import READ, WRITE
 from mallorn.workers.subprocesses.child_process import Child
@@ -171,25 +172,6 @@ class DatasetRows:
 
     rows: list[dict[str, Any]]
     refused: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """Data for comparing a program's outputs with those of the unscheduled program."""
-
-    outputs: list[int]  # indices of the output arguments
-    reduction_len: int  # number of terms of the longest sum
-    rounds: bool = False  # rounds to integers: a value between two may become either
-    float16_error: float = 0.0  # relative error of rounding to float16 inside the program
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """The largest error of a program's outputs, and whether all are within `tolerance`."""
-
-    max_error: float
-    tolerance: float
-    ok: bool
 
 
 class ModelCompiler(Child):

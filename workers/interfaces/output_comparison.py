@@ -11,6 +11,7 @@ class Reference:
     reduction_len: int  # number of terms of the longest sum
     rounds: bool = False  # rounds to integers: a value between two may become either
     float16_error: float = 0.0  # relative error of rounding to float16 inside the program
+    floats: tuple[float, float] = (-1.0, 1.0)  # range of random inputs
 
 
 @dataclass(frozen=True, slots=True)

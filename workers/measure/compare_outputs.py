@@ -1,15 +1,15 @@
 """Compute errors of a program's outputs, and the tolerances that rounding justifies."""
 
+from collections.abc import Mapping
 from math import sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mallorn.graphc.export.compare_with_onnxruntime import worst_error
-from mallorn.graphc.export.output_errors import relative_error, rounded_outputs_error
+from mallorn.graphc.export.output_errors import relative_error, rounded_outputs_error, worst_error
 from mallorn.workers.device.random_and_saved_arrays import load_arrays
-from mallorn.workers.interfaces.model_compiler import Agreement, Reference
+from mallorn.workers.interfaces.output_comparison import Agreement, Reference
 
 Array = NDArray[Any]
 # Reordered sums of floats differ by rounding; real faults are orders of magnitude larger.
@@ -33,12 +33,20 @@ def tolerance(dtype: str, reduction_len: int, float16_error: float = 0.0) -> flo
 
 def compare_outputs(outputs_npz: str, expected_npz: str, by: Reference) -> Agreement:
     """Compare saved outputs with expected ones, with a tolerance for each data type."""
+    return compare_arrays(load_arrays(outputs_npz), load_arrays(expected_npz), by)
+
+
+def compare_arrays(outputs: Mapping[str, Array], expected: Mapping[str, Array], by: Reference) -> Agreement:
+    """Compare the arrays `arg_<index>`. An array `places_<index>` says which elements of a
+    flattened output are expected; without it, all are."""
     errors, limits = [], []
-    outputs, reference = load_arrays(outputs_npz), load_arrays(expected_npz)
     error_between = rounded_outputs_error if by.rounds else relative_error
-    for name in (f"arg_{index}" for index in by.outputs):
-        dtype = str(outputs[name].dtype)
-        errors.append(error_between(outputs[name], reference[name]))
+    for index in by.outputs:
+        output, places = outputs[f"arg_{index}"], expected.get(f"places_{index}")
+        dtype = str(output.dtype)
+        if places is not None:
+            output = output.reshape(-1)[places]
+        errors.append(error_between(output, expected[f"arg_{index}"]))
         limits.append(tolerance("float32" if by.rounds else dtype, by.reduction_len, by.float16_error))
     ok = all(error <= limit for error, limit in zip(errors, limits, strict=True))
     return Agreement(max(errors), max(limits), ok)

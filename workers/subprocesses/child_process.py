@@ -254,16 +254,13 @@ class Child:
 
     def start(self) -> None:
         """Start the process if it is not running; return before it is ready."""
-        # Imported here because children import this module too and have no settings.
-        from mallorn.core.settings import settings
-
         STOP.raise_if_requested()
         if self.alive:
             return
         self.kill()
         own_end, child_end = socket.socketpair()
         self._log = ChildLog()
-        orders = LaunchSpec(self.MODULE, self._walls, settings().sandbox_mode(), self._memory_bytes)
+        orders = LaunchSpec(self.MODULE, self._walls, self.sandbox_mode(), self._memory_bytes)
         with contextlib.ExitStack() as stack:
             ends = {FD_VARIABLE: stack.enter_context(child_end)}
             ends |= {name: stack.enter_context(end) for name, end in self.inherited_sockets().items()}
@@ -272,6 +269,13 @@ class Child:
         STOP.register_child(self._process.pid)
         self._channel = frame_channel.Channel(own_end, frame_channel.FRAME_LIMIT_BYTES)
         self._calls, self.ready = 0, False
+
+    def sandbox_mode(self) -> str:
+        """Return the mode of the sandbox around the process."""
+        # Imported here because children import this module too and have no settings.
+        from mallorn.core.settings import settings
+
+        return settings().sandbox_mode()
 
     def inherited_sockets(self) -> dict[str, socket.socket]:
         """Return further sockets that the child inherits. The keys are the environment

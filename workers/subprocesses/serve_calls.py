@@ -4,12 +4,14 @@ import json
 import os
 import signal
 import socket
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mallorn.workers.subprocesses.child_main import REACHED_VARIABLE
 from mallorn.workers.subprocesses.errors import pack_error
 from mallorn.workers.subprocesses.frame_channel import Channel, ChannelClosed, Frame
-from mallorn.workers.subprocesses.typed_method import Served
+
+if TYPE_CHECKING:  # batches take this module along, without pydantic
+    from mallorn.workers.subprocesses.typed_method import Served
 
 FD_VARIABLE: Final = "MALLORN_CHILD_FD"
 READY: Final = "ready"  # its body is the sandbox level
@@ -17,7 +19,7 @@ RESULT: Final = "result"
 ERROR: Final = "error"
 
 
-def serve(methods: Served) -> None:
+def serve(methods: "Served") -> None:
     """Answer calls one by one with `methods`, until the parent closes the connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     end = socket.socket(fileno=int(os.environ.pop(FD_VARIABLE)))

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mallorn.core.errors import Unavailable
-from mallorn.graphc.export.compare_with_onnxruntime import make_session, run_onnxruntime, worst_error
+from mallorn.graphc.export.compare_with_onnxruntime import make_session, run_onnxruntime
 from mallorn.graphc.export.export_checks import is_quantised
+from mallorn.graphc.export.output_errors import worst_error
 from mallorn.workers.device.detect_host import physical_cores
 from mallorn.workers.host.code_digest import refuse_if_code_changed
 from mallorn.workers.interfaces.whole_model_engine import Engine, LoadedEngine

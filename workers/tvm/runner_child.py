@@ -27,9 +27,8 @@ from mallorn.workers.interfaces.device_runner import DEVICE_WAIT_SEC, DeviceMode
 from mallorn.workers.interfaces.hardware_probes import Probe
 from mallorn.workers.interfaces.tensor_arguments import Arguments
 from mallorn.workers.interfaces.whole_model_engine import LoadedEngine
-from mallorn.workers.measure.stopping import time_until_rule_stops
 from mallorn.workers.measure.stopping.incremental_timing import SEC_US, CandidateTimes
-from mallorn.workers.measure.stopping.stopping_rule import NamedRule
+from mallorn.workers.measure.stopping.stopping_rule import NamedRule, time_library
 from mallorn.workers.subprocesses.serve_calls import serve
 from mallorn.workers.subprocesses.typed_method import collect_handlers
 from mallorn.workers.tvm.sessions.time_probes import shortest
@@ -53,8 +52,6 @@ def check_times(run_us: Sequence[float], elapsed_us: float) -> None:
 if TYPE_CHECKING:
     from mallorn.workers.tvm.sessions.remote_device import RemoteDevice, RemoteModel
 
-# Duration of the rough timing before the actual one, which takes twenty times as long.
-ROUGH_MS: Final = 5
 T = TypeVar("T")
 _devices: dict[tuple[str, str], "RemoteDevice"] = {}
 _classes: dict[tuple[str, str], DeviceClass | None] = {}
@@ -105,12 +102,7 @@ def time_candidate(
         def time_slices(number: int, count: int) -> SliceTimes:
             return device.time_slices(library, number, count, tensors, cold=evaluator.flush_l2 == "on")
 
-        rough = library.time_evaluator(
-            device.entry, device.device, number=1, repeat=1, min_repeat_ms=ROUGH_MS
-        )
-        rough_sec = min(rough(*tensors).results)
-        time_until_rule_stops(rule, evaluator, lambda t: times.time_once(t, rough_sec, time_slices), best_us)
-        return times.run_us
+        return time_library(times, library, device.device, tensors, rule, evaluator, best_us, time_slices)
 
     def fill() -> None:
         tensors.extend(device.random_args(args))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mallorn.graphc.export.output_errors import relative_error, rounded_outputs_error
-from mallorn.workers.interfaces.model_compiler import Reference
+from mallorn.workers.interfaces.output_comparison import Reference
 from mallorn.workers.measure.compare_outputs import (
     compare_models,
     compare_outputs,

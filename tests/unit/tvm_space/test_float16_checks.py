@@ -8,7 +8,7 @@ import pytest
 import tvm
 from tvm import te, topi
 
-from mallorn.workers.interfaces.model_compiler import Agreement
+from mallorn.workers.interfaces.output_comparison import Agreement
 from mallorn.workers.measure.compare_outputs import compare_outputs
 from mallorn.workers.tvm.compile.reference_outputs import write_reference
 from mallorn.workers.tvm.programs.program_blocks import arguments

@@ -11,7 +11,7 @@ import tvm
 from tvm import te
 
 from mallorn.workers.device.random_and_saved_arrays import load_arrays, save_arrays
-from mallorn.workers.interfaces.model_compiler import Agreement
+from mallorn.workers.interfaces.output_comparison import Agreement
 from mallorn.workers.measure.compare_outputs import compare_outputs
 from mallorn.workers.tvm.compile.reference_outputs import write_reference
 from mallorn.workers.tvm.programs.program_blocks import arguments

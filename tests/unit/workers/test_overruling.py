@@ -11,6 +11,7 @@ from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.workers.finish.numeric_check import Verifier
 from mallorn.workers.interfaces.device_runner import LibraryRun
+from mallorn.workers.interfaces.output_comparison import Agreement
 from mallorn.workers.interfaces.tensor_arguments import Arguments
 from mallorn.workers.measure.measurer_interface import MeasureInput, Program
 from mallorn.workers.process.leased_stage import StageFolder
@@ -38,8 +39,8 @@ class Row:
         self.asked += 1
         return LibraryRun(Outcome.OK)
 
-    def compare(self, *_told: object) -> SimpleNamespace:
-        return SimpleNamespace(ok=not self.wrong[self.at], max_error=0.5, tolerance=0.1)
+    def compare(self, *_told: object) -> Agreement:
+        return Agreement(0.5, 0.1, ok=not self.wrong[self.at])
 
 
 def verdict(row: Row, tmp_path: Path) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from mallorn.core.outcomes import Outcome
 from mallorn.workers.finish.numeric_check import Unchecked, Verifier
 from mallorn.workers.interfaces.device_runner import LibraryRun
-from mallorn.workers.interfaces.model_compiler import Reference
+from mallorn.workers.interfaces.output_comparison import Agreement, Reference
 from mallorn.workers.measure.measurer_interface import MeasureInput, Program
 from mallorn.workers.process.leased_stage import StageFolder
 from mallorn.workers.subprocesses.errors import ChildCrashed, ChildKilled
@@ -47,7 +47,7 @@ class Helpers:
         return self._answer("run_outputs", LibraryRun(Outcome.OK))
 
     def compare_outputs(self, *_asked: object) -> Any:
-        return SimpleNamespace(ok=True, max_error=1e-7, tolerance=1e-3)
+        return Agreement(1e-7, 1e-3, ok=True)
 
     def _answer(self, name: str, answer: Any) -> Any:
         if left := self.deaths.get(name):

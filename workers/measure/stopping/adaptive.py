@@ -1,11 +1,13 @@
 """Stopping rules that end once a candidate's time is known well enough (as in AdaTune)."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from mallorn.core.job_options import EvaluatorOptions
 from mallorn.workers.measure.stopping.slice_precision import BEHIND, next_slice_options
 from mallorn.workers.measure.stopping.stopping_rule import StoppingRule
+
+if TYPE_CHECKING:  # batches take this module along, without pydantic
+    from mallorn.core.job_options import EvaluatorOptions
 
 
 class Adaptive(StoppingRule):
@@ -16,9 +18,9 @@ class Adaptive(StoppingRule):
     behind: ClassVar[float | None] = None
 
     def next_timing(
-        self, evaluator: EvaluatorOptions, run_us: Sequence[float], best_us: float | None = None
-    ) -> EvaluatorOptions | None:
-        return next_slice_options(evaluator, run_us, best_us, self.behind, EvaluatorOptions)
+        self, evaluator: "EvaluatorOptions", run_us: Sequence[float], best_us: float | None = None
+    ) -> "EvaluatorOptions | None":
+        return next_slice_options(evaluator, run_us, best_us, self.behind)
 
 
 class Racing(Adaptive):

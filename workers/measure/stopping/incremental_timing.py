@@ -5,8 +5,6 @@ timing and takes a longer one; if the first runs were slow, it takes far too lon
 Here each piece is as long as the pieces before it show to be missing, and all undisturbed
 pieces count. Pieces during which other programs had the processors are taken again as long
 as the budget allows.
-
-Batches carry this module for run_batch.py: it imports only modules in `pack_batch.SHARED`.
 """
 
 from collections.abc import Callable, Sequence

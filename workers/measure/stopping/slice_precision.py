@@ -1,7 +1,4 @@
-"""Splits a candidate's timing into slices: their precision, and the length of the next.
-
-Batches carry this module for run_batch.py: it imports only modules in `pack_batch.SHARED`.
-"""
+"""Splits a candidate's timing into slices: their precision, and the length of the next."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -93,11 +90,10 @@ def next_slice_options(
     run_us: Sequence[float],
     best_us: float | None,
     behind: float | None,
-    make: Callable[..., T],
 ) -> T | None:
     """Return the options of the slice (series of runs) to time after those in `run_us`;
     None if they make up a full timing, or prove that the candidate is slower than
-    `best_us`. A full timing if that is None. `make` builds options from their fields."""
+    `best_us`. A full timing if that is None."""
     if best_us is None:
         return None if run_us else evaluator
     if run_us and is_known_slower(run_us, best_us, behind):
@@ -107,6 +103,7 @@ def next_slice_options(
     if count < max(2, evaluator.repeat):
         return None if run_us else evaluator
     slice_ms, number = ceil(total_ms / count), ceil(runs / count)
+    make: Callable[..., T] = type(evaluator)
     probe = make(number=number, repeat=1, min_repeat_ms=slice_ms)
     if not run_us:
         return probe

@@ -2,10 +2,19 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from mallorn.core.check_plugin_classes import convert_plugin_errors
-from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.registry import resolve
+from mallorn.workers.measure.stopping.incremental_timing import CandidateTimes, TimeSlices
+
+if TYPE_CHECKING:  # batches take this module along, without pydantic
+    from mallorn.core.job_options import EvaluatorOptions
+
+
+#: Duration of the rough timing before the actual one, which takes twenty times as long.
+ROUGH_MS: Final = 5
+ENTRY: Final = "main"  # the function of a library that is timed
 
 
 class StoppingRule(ABC):
@@ -22,15 +31,15 @@ class StoppingRule(ABC):
 
     @abstractmethod
     def next_timing(
-        self, evaluator: EvaluatorOptions, run_us: Sequence[float], best_us: float | None = None
-    ) -> EvaluatorOptions | None:
+        self, evaluator: "EvaluatorOptions", run_us: Sequence[float], best_us: float | None = None
+    ) -> "EvaluatorOptions | None":
         """Return the options of the next timing; None if the run times suffice."""
 
 
 def time_until_rule_stops(
     rule: StoppingRule,
-    evaluator: EvaluatorOptions,
-    time_once: Callable[[EvaluatorOptions], Sequence[float]],
+    evaluator: "EvaluatorOptions",
+    time_once: Callable[["EvaluatorOptions"], Sequence[float]],
     best_us: float | None = None,
 ) -> list[float]:
     """Time a candidate until the rule wants no more; return its times in microseconds."""
@@ -44,8 +53,8 @@ class Fixed(StoppingRule):
     """Takes one timing, exactly as the job asks for it, like MetaSchedule itself."""
 
     def next_timing(
-        self, evaluator: EvaluatorOptions, run_us: Sequence[float], best_us: float | None = None
-    ) -> EvaluatorOptions | None:
+        self, evaluator: "EvaluatorOptions", run_us: Sequence[float], best_us: float | None = None
+    ) -> "EvaluatorOptions | None":
         return None if run_us else evaluator
 
 
@@ -58,7 +67,25 @@ class NamedRule(StoppingRule):
             self._rule: StoppingRule = resolve(*self._part)()
 
     def next_timing(
-        self, evaluator: EvaluatorOptions, run_us: Sequence[float], best_us: float | None = None
-    ) -> EvaluatorOptions | None:
+        self, evaluator: "EvaluatorOptions", run_us: Sequence[float], best_us: float | None = None
+    ) -> "EvaluatorOptions | None":
         with convert_plugin_errors(self._part):
             return self._rule.next_timing(evaluator, run_us, best_us)
+
+
+def time_library(
+    times: CandidateTimes,
+    library: Any,
+    device: Any,
+    tensors: Sequence[Any],
+    rule: StoppingRule,
+    evaluator: "EvaluatorOptions",
+    best_us: float | None,
+    time_slices: TimeSlices,
+) -> list[float]:
+    """Add the timings of a library on a device of TVM to `times`; return the run times in
+    microseconds, only undisturbed ones if these are enough."""
+    rough = library.time_evaluator(ENTRY, device, number=1, repeat=1, min_repeat_ms=ROUGH_MS)
+    rough_sec = min(rough(*tensors).results)
+    time_until_rule_stops(rule, evaluator, lambda t: times.time_once(t, rough_sec, time_slices), best_us)
+    return times.run_us

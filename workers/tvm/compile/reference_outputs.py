@@ -29,7 +29,7 @@ from mallorn.graphc.quant.llvm_byte_dot_products import make_portable
 from mallorn.graphc.quant.tile_instructions import without_tiles
 from mallorn.workers.device.random_and_saved_arrays import draw_arguments, dtype_of, save_arrays
 from mallorn.workers.host.linker import link_shared
-from mallorn.workers.interfaces.model_compiler import Reference
+from mallorn.workers.interfaces.output_comparison import Reference
 from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE, Arguments
 from mallorn.workers.measure.compare_outputs import Array
 from mallorn.workers.tvm.compile.program_evaluator import RunProgram
@@ -121,7 +121,9 @@ def write_reference(
             narrow = _run(mod, poisoned, run)
             errors = [relative_error(narrow[index], results[index]) for index in args.outputs]
             float16_error += _OWN_ERRORS * max(filter(isfinite, errors), default=0.0)
-    return Reference(list(args.outputs), reduction_length(mod), rounds_to_integers(mod), float16_error)
+    return Reference(
+        list(args.outputs), reduction_length(mod), rounds_to_integers(mod), float16_error, float_range(mod)
+    )
 
 
 def _run(mod: Any, arrays: list[Array], run: RunProgram) -> list[Array]:
@@ -134,17 +136,17 @@ def _run(mod: Any, arrays: list[Array], run: RunProgram) -> list[Array]:
 
 
 def random_arguments(mod: Any, args: Arguments, seed: int) -> list[Array]:
-    """Return random arguments: integers in their ranges; floats from -1 to 1, or positive
-    ones if `needs_positive`."""
-    floats = (0.1, 1.0) if needs_positive(mod) else (-1.0, 1.0)
-    return draw_arguments(args.with_full_byte_range().describe_draws(FREE_RANGE, floats), seed)
+    """Return random arguments: integers in their ranges, and floats in `float_range`."""
+    return draw_arguments(args.with_full_byte_range().describe_draws(FREE_RANGE, float_range(mod)), seed)
 
 
-def needs_positive(mod: Any) -> bool:
-    """Return whether a program has roots, logarithms or quotients that diverge near 0."""
+def float_range(mod: Any) -> tuple[float, float]:
+    """Return the range of a program's random floats: positive ones if it has roots,
+    logarithms or quotients, which diverge near 0."""
     blocks = blocks_of(mod)
     divisors = (node.b for block in blocks for store in block.stores for node in collect_nodes(store, Div))
-    return any(b.calls & _DELICATE for b in blocks) or any(collect_nodes(d, TensorLoad) for d in divisors)
+    is_delicate = any(b.calls & _DELICATE for b in blocks)
+    return (0.1, 1.0) if is_delicate or any(collect_nodes(d, TensorLoad) for d in divisors) else (-1.0, 1.0)
 
 
 def reduction_length(mod: Any) -> int:

@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -25,6 +25,7 @@ from mallorn.core.os_errors import reports_too_many_files, too_many_files_error
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.workers.device.device_class import DeviceClass, Identity, endpoint_of
+from mallorn.workers.device.random_and_saved_arrays import TimedArguments
 from mallorn.workers.device.rpc_handshake import DEATH_NOTICE, NO_SESSION, UNHEARD
 from mallorn.workers.device.session_gateway import (
     GATEWAY_VARIABLE,
@@ -40,8 +41,6 @@ from mallorn.workers.interfaces.tensor_arguments import Arguments
 log = logging.getLogger(__name__)
 _HOLD_SEC = 1.0  # longest wait for the cores in one call, which is then repeated
 _NAP_SEC = 0.1  # shortest suspension; two clocks are read within less time
-FLOAT_RANGE = (0.1, 1.0)
-INT_RANGE = (0, 1)
 T = TypeVar("T")
 _upload_numbers = count()
 _LOAD: Final = TypeAdapter(Load)
@@ -110,7 +109,7 @@ class RemoteDevice:
         self.kind = "cpu" if target.is_cpu else target.kind
         self.device = self.session.device(self.kind, 0)
         self._functions: dict[str, Callable[..., Any]] = {}
-        self._args: dict[int, tuple[Any, Tensor]] = {}
+        self._args = TimedArguments(self._empty, partial(self.call, "mallorn.random_fill"))
         with _raise_device_lost():
             self.identity: Identity = json.loads(self.call("mallorn.identity"))
             self._class = endpoint_of(self.identity).device_class
@@ -181,21 +180,9 @@ class RemoteDevice:
         return None
 
     def random_args(self, spec: Arguments) -> list[Tensor]:
-        """Create random arguments on the device. An argument is reused from the last
-        candidate if type, shape and range are equal. Raises the errors of `run`."""
-        for index in [index for index in self._args if index >= len(spec.args)]:
-            del self._args[index]
+        """Create random arguments on the device. Raises the errors of `run`."""
         with self._translate_rpc_errors():
-            for index, (_, dtype, shape) in enumerate(spec.args):
-                default = INT_RANGE if dtype.startswith(("int", "uint", "bool")) else FLOAT_RANGE
-                low, high = map(float, spec.ranges.get(str(index), default))
-                key = (dtype, shape, low, high)
-                if index not in self._args or self._args[index][0] != key:
-                    self._args.pop(index, None)  # frees the old tensor before the new one is allocated
-                    tensor = self._empty(shape, dtype)
-                    self.call("mallorn.random_fill", tensor, low, high, index)
-                    self._args[index] = (key, tensor)
-        return [self._args[index][1] for index in range(len(spec.args))]
+            return self._args.of_program(spec.args, spec.ranges)
 
     def copy_args(self, arrays: Sequence[Any]) -> list[Tensor]:
         """Copy a candidate's arguments to the device. Raises the errors of `run`."""
