@@ -69,7 +69,7 @@ def mallorn_arm(
     with fresh_stack(folder / "data") as stack:
         wait_for_device(stack)
         start = time.monotonic()
-        job = stack.api.tune(model, target.text, trials=trials, seed=seed, **options)
+        job = stack.api.submit(model, target.text, trials=trials, seed=seed, **options)
         tuned_sec = None
         while not job.state.is_final:
             if tuned_sec is None and job.status.state in ("finishing", "done"):

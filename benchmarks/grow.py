@@ -128,7 +128,7 @@ def measure(api: Client, wanted: Pass, known: Job | None) -> float | None:
 
 def submit(api: Client, wanted: Pass) -> Job:
     """Submit the job of a pass; it measures candidates that no earlier job measured."""
-    return api.tune(
+    return api.submit(
         api.upload(wanted.network.file).id,
         LOCAL,
         wanted.trials * MOST_TASKS,

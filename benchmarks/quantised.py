@@ -89,7 +89,9 @@ def _tune(networks: Mapping[Network, None], args: argparse.Namespace) -> None:
         for network, label in missing:
             if label == INT8 and not network.bytes_.is_file():
                 _quantise(network, args)
-            job = stack.api.tune(network.bytes_ if label == INT8 else network.real, trials=args.trials).wait()
+            job = stack.api.submit(
+                network.bytes_ if label == INT8 else network.real, trials=args.trials
+            ).wait()
             job.raise_for_state()
             job.schedules(network.schedules(args.trials, label))
 

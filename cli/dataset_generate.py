@@ -123,7 +123,7 @@ def _submit(
         file.write_bytes(network(batch).SerializeToString(deterministic=True))
         model_id = stack.api.upload(file).id
     return [
-        stack.api.tune(
+        stack.api.submit(
             model_id,
             target,
             share * len(batch),

@@ -106,7 +106,7 @@ def submit(
         if file.is_file():
             fix_free_dimensions(Path(upload), options, asks=not as_json)
         model_id = upload_with_bar(api, str(upload))
-        job = api.tune(model_id, *effort, job_name, priority, labels=labels, **options)
+        job = api.submit(model_id, *effort, job_name, priority, labels=labels, **options)
     if as_json:
         return output.print_json(job.body)
     output.stdout().print(job.id)

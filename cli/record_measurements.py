@@ -92,7 +92,7 @@ def _measure(
     # because failures that a worker caused, not its candidate, are not recorded.
     counts = candidates // 2, -(-candidates // 2) + ROUND_SIZE
     for search, count in zip(SEARCHERS, counts, strict=True):
-        job = stack.api.tune(
+        job = stack.api.submit(
             model_id,
             target,
             count * MOST_TASKS,

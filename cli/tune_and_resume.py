@@ -80,7 +80,7 @@ def tune(
             model_id = upload_with_bar(stack.api, str(file))
             target = resolve_target_to_submit(stack, effort.target)
             resolved = effort._replace(target=target)
-            job = stack.api.tune(model_id, *resolved, model.stem, labels=labels, **options)
+            job = stack.api.submit(model_id, *resolved, model.stem, labels=labels, **options)
             with ending.pause_on_interrupt(job):
                 refuse_to_overwrite.check_job(directory, job, force)
                 print_note(f"job {job.id}: {describe_budget(job.status)} for {model} on {effort.target}")

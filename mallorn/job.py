@@ -193,8 +193,7 @@ class Job:
 
         With `auto` it goes on as long as trials are worth their time, whatever the budget.
         """
-        # A false `auto` is left out, because older coordinators do not know it.
-        return self._act("resume", {"trials": trials, "auto": True} if auto else {"trials": trials})
+        return self._act("resume", {"trials": trials, "auto": auto})
 
     def bench(self, timeout_sec: float | None = None) -> FinishReport:
         """Time the done job's exported schedules again where it measured; return the latencies.

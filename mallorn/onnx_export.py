@@ -86,7 +86,7 @@ def find_model_file(model: str | Path) -> Path:
 def _export_torch(module: Any, example_inputs: Any, dynamic_shapes: Any, file: Path) -> None:
     if example_inputs is None:
         message = "a torch module needs example inputs to be exported"
-        raise InvalidModel(message, hint="client.tune(net, example_inputs=(x,))")
+        raise InvalidModel(message, hint="client.submit(net, example_inputs=(x,))")
     import_optional_module("onnxscript", "the export of a torch module", "torch")
     args: tuple[Any, ...] = ()
     kwargs: dict[str, object] = {}

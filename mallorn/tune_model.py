@@ -66,7 +66,7 @@ def tune(
                 target = resolve_requested_target(CUDA, is_here=True)
             elif url is None and target == LOCAL:
                 target = resolve_target_to_submit(stack, LOCAL)
-            job = stack.api.tune(file, target, trials, minutes, seed, name or file.stem, **options)
+            job = stack.api.submit(file, target, trials, minutes, seed, name or file.stem, **options)
             with _rewrite_hints_for_python():
                 check_job(directory, job, force)
             _follow(job, directory, progress)

@@ -42,7 +42,7 @@ def record(
     data = folder / "data"
     with fresh_stack(data) as stack:
         wait_for_device(stack)
-        job = stack.api.tune(model, target.text, trials=trials, seed=cell.seed, **options)
+        job = stack.api.submit(model, target.text, trials=trials, seed=cell.seed, **options)
         wait_until_tuned(job, f"less {data}/logs/worker.log")
         chosen = job.status.sent_options()
     database = Database(f"sqlite:///{data / 'mallorn.db'}")

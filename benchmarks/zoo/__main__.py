@@ -64,7 +64,7 @@ def _score(files: list[Path], trials: int, cells: Cells, data: Path) -> None:
 def _row(api: Client, path: Path, trials: int) -> Row:
     started = time.monotonic()
     try:
-        job = api.tune(path, trials=trials)
+        job = api.submit(path, trials=trials)
         import_sec = _import_sec(job)
         job.wait()
         job.raise_for_state()

@@ -69,11 +69,10 @@ def judge_job(job: JobStatus) -> Verdict:
 
 def _describe_performance(job: JobStatus, race: Speedup | None) -> list[str]:
     if race is None:
-        cause = job.finish_report.untimed_reason
         effort = (
             _trials(job.progress.trials) if job.options.needs_measurements else _describe_untuned_result(job)
         )
-        return [f"the whole model was not timed{f': {cause}' if cause else ''}", effort]
+        return ["the whole model was not timed", effort]
     peak = job.finish_report.peak_share
     share = [] if peak is None else [f"{percent(peak)} of what this machine computes"]
     if _at_limit(job):

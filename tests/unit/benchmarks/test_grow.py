@@ -21,7 +21,7 @@ class Api:
     def upload(self, model: Path) -> UploadedModel:
         return UploadedModel(id=model.stem)
 
-    def tune(self, model: str, *given: Any, **options: Any) -> "Answered":
+    def submit(self, model: str, *given: Any, **options: Any) -> "Answered":
         self.asked.append({"model": model, "name": given[4], "seed": given[3], **options})
         return Answered(JobState.DONE, given[4])
 

@@ -114,7 +114,7 @@ def test_a_name_as_long_as_a_file_may_have_is_shortened(coordinator: Coordinator
     stem = "resnet-" + "x" * 233 + "-int8"
     (tmp_path / f"{stem}.onnx").write_bytes(onnx_bytes())
     with Client(coordinator.url) as client:
-        job = client.tune(tmp_path / f"{stem}.onnx", TARGET, name=stem)
+        job = client.submit(tmp_path / f"{stem}.onnx", TARGET, name=stem)
         (model,) = client.models()
     for name, ending in ((job.status.name, "-int8"), (model.name, "-int8.onnx")):
         assert len(name) <= 200

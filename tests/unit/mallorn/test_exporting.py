@@ -98,7 +98,7 @@ def test_a_torch_module_without_example_inputs_is_refused(install: Install) -> N
     install(torch=torch(print))
     with pytest.raises(InvalidModel, match="example inputs") as caught, as_onnx(MyNet()):
         pass
-    assert caught.value.hint == "client.tune(net, example_inputs=(x,))"
+    assert caught.value.hint == "client.submit(net, example_inputs=(x,))"
 
 
 def test_a_keras_file_is_loaded_and_exported(install: Install, tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_tune_takes_a_module(install: Install, coordinator: Coordinator) -> None
 
     install(torch=torch(export), onnxscript={})
     with Client(coordinator.url) as client:
-        job = client.tune(MyNet(), TARGET, trials=3, example_inputs=("x",))
+        job = client.submit(MyNet(), TARGET, trials=3, example_inputs=("x",))
         (model,) = client.models()
     assert (model.name, model.id) == ("MyNet.onnx", job.status.model_id)
 

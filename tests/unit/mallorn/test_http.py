@@ -168,7 +168,7 @@ def test_a_lost_answer_to_a_submit_makes_no_second_job(monkeypatch: pytest.Monke
             raise httpx.ReadError("connection reset")
         return httpx.Response(200, json={"id": "j", "state": "queued"})
 
-    assert client(lossy).tune("0" * 64).id == "j"
+    assert client(lossy).submit("0" * 64).id == "j"
     assert len(keys) == 2
     assert keys[0] == keys[1]
 
@@ -182,7 +182,7 @@ def test_a_submit_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None
         raise httpx.ConnectError("refused")
 
     with pytest.raises(errors.Unavailable, match="no coordinator answers"):
-        client(away).tune("0" * 64)
+        client(away).submit("0" * 64)
     assert len(tries) == 3
 
 
