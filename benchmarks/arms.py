@@ -13,9 +13,9 @@ from typing import Any
 
 from benchmarks.fresh import fresh_stack
 from mallorn.client import Client
+from mallorn.client.job import Job
+from mallorn.client.local_service import wait_for_device
 from mallorn.core.targets import Target
-from mallorn.job import Job
-from mallorn.local_service import wait_for_device
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.interfaces.whole_model_engine import Engine
 from mallorn.workers.tvm.network.graph_recipes import recipe_for

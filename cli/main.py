@@ -6,7 +6,6 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from itertools import chain
 from types import TracebackType
 from typing import Any, ClassVar, Final
 
@@ -127,7 +126,7 @@ class CostModelGroup(LazyGroup, ListUnlessNamed):
 class MallornGroup(LazyGroup):
     """All commands, shown in sections; prints errors with the next command or as JSON."""
 
-    locations: ClassVar = dict(chain(*(section.items() for section in SECTIONS.values())))
+    locations: ClassVar = {name: place for section in SECTIONS.values() for name, place in section.items()}
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = formatter.width - 6 - max(map(len, self.locations))

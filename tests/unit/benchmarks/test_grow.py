@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from benchmarks.grow import Network, by_name, drawn_networks, measure, passes
+from mallorn.client.job import Job
 from mallorn.core.states import JobState
 from mallorn.core.values.dataset import UploadedModel
 from mallorn.core.values.job import JobStatus
-from mallorn.job import Job
 
 
 class Api:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mallorn.cli import jobs
+from mallorn.client.job import Job
 from mallorn.core.errors import ExitCode
 from mallorn.core.states import JobState
 from mallorn.core.values.event import OtherEvent
@@ -17,7 +18,6 @@ from mallorn.db.repositories.devices import Devices, SeenDevice
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.workers import Workers
-from mallorn.job import Job
 from mallorn.stack.data_directory import DataDir, StackInfo
 from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.brought import bring
@@ -59,7 +59,7 @@ def test_nothing_there_gets_words_on_stderr_and_an_empty_list_as_json() -> None:
 def test_without_a_url_the_stack_on_the_data_directory_answers(
     coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mallorn.client.DEFAULT_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr("mallorn.client.coordinator_client.DEFAULT_URL", "http://127.0.0.1:9")
     monkeypatch.delenv("MALLORN_URL", raising=False)
     monkeypatch.setenv("MALLORN_DATA_DIR", str(tmp_path / "home"))
     stack = DataDir(tmp_path / "home")

@@ -10,20 +10,20 @@ import typer
 from mallorn.cli import tune_and_resume
 from mallorn.cli.tune_and_resume import Ending
 from mallorn.client import Client
-from mallorn.core.errors import Conflict, InvalidRequest
-from mallorn.core.states import JobState
-from mallorn.core.values.graph_report import StoredRecipe
-from mallorn.core.values.job import JobStatus
-from mallorn.core.values.manifest import Manifest
-from mallorn.http import LoggedEvent
-from mallorn.job import Job
-from mallorn.refuse_to_overwrite import (
+from mallorn.client.http_connection import LoggedEvent
+from mallorn.client.job import Job
+from mallorn.client.out_directory import (
     check_model,
     check_target,
     default_directory,
     model_id_of,
     out_directory,
 )
+from mallorn.core.errors import Conflict, InvalidRequest
+from mallorn.core.states import JobState
+from mallorn.core.values.graph_report import StoredRecipe
+from mallorn.core.values.job import JobStatus
+from mallorn.core.values.manifest import Manifest
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.models import onnx_bytes

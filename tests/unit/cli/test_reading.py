@@ -33,7 +33,7 @@ def nothing_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setattr("mallorn.cli.find_client_and_job.DEFAULT_URL", NOBODY)
-    monkeypatch.setattr("mallorn.client.DEFAULT_URL", NOBODY)
+    monkeypatch.setattr("mallorn.client.coordinator_client.DEFAULT_URL", NOBODY)
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_another_users_service_at_the_usual_address_is_named_and_left_alone(
 ) -> None:
     coordinator.upload()
     monkeypatch.setattr("mallorn.cli.find_client_and_job.DEFAULT_URL", coordinator.url)
-    monkeypatch.setattr("mallorn.client.DEFAULT_URL", coordinator.url)
+    monkeypatch.setattr("mallorn.client.coordinator_client.DEFAULT_URL", coordinator.url)
     monkeypatch.setattr("mallorn.core.address_checks.os.getuid", lambda: 4242)
     looked = mallorn("models", "--json")
     assert data(looked) == []

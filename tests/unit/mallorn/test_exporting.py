@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from mallorn import Client
+from mallorn.client.onnx_export import as_onnx, to_onnx
 from mallorn.core.errors import InvalidModel
 from mallorn.core.installation import MissingPackage, pip_install_command
-from mallorn.onnx_export import as_onnx, to_onnx
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.models import onnx_bytes
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from mallorn.client.model_upload import ModelUpload
 from mallorn.core.detect_non_onnx_format import CONVERT_HDF5
 from mallorn.core.errors import InvalidModel
 from mallorn.core.installation import import_optional_module, pip_install_command
-from mallorn.model_upload import ModelUpload
 from mallorn.wording.format_values import file_name
 
 Convert = Callable[[Path, Path], None]

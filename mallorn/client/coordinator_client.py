@@ -8,6 +8,12 @@ from urllib.parse import quote
 
 import httpx
 
+from mallorn.client.dataframes import frame
+from mallorn.client.http_connection import Connection
+from mallorn.client.job import Job
+from mallorn.client.logins import current_url, key_of
+from mallorn.client.model_upload import ModelUpload, Progress, Uploader, find_free_inputs
+from mallorn.client.onnx_export import as_onnx
 from mallorn.core.address_checks import check_own_service
 from mallorn.core.api_keys import OwnerAction
 from mallorn.core.check_option_kwargs import OptionKwargs, free_dimensions_error
@@ -17,12 +23,6 @@ from mallorn.core.values.access_control import ApiKey, AuditEntry, NewApiKey, Ow
 from mallorn.core.values.cost_model_version import CostModelVersion
 from mallorn.core.values.dataset import DatasetStats, Record, ScheduleLookup, UploadedModel, VerifiedSchedule
 from mallorn.core.values.fleet import DeviceStatus, Withdrawn, WorkerStatus
-from mallorn.dataframes import frame
-from mallorn.http import Connection
-from mallorn.job import Job
-from mallorn.logins import current_url, key_of
-from mallorn.model_upload import ModelUpload, Progress, Uploader, find_free_inputs
-from mallorn.onnx_export import as_onnx
 from mallorn.wording.format_values import short_name
 
 if TYPE_CHECKING:
