@@ -13,9 +13,9 @@ from typing import Any
 
 from benchmarks.fresh import fresh_stack
 from mallorn.client import Client
+from mallorn.client.job import Job
+from mallorn.client.local_service import wait_for_device
 from mallorn.core.targets import Target
-from mallorn.job import Job
-from mallorn.local_service import wait_for_device
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.interfaces.whole_model_engine import Engine
 from mallorn.workers.tvm.network.graph_recipes import recipe_for
@@ -69,7 +69,7 @@ def mallorn_arm(
     with fresh_stack(folder / "data") as stack:
         wait_for_device(stack)
         start = time.monotonic()
-        job = stack.api.tune(model, target.text, trials=trials, seed=seed, **options)
+        job = stack.api.submit(model, target.text, trials=trials, seed=seed, **options)
         tuned_sec = None
         while not job.state.is_final:
             if tuned_sec is None and job.status.state in ("finishing", "done"):

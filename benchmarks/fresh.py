@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mallorn.local_service import Connected, connected_stack
+from mallorn.client.local_service import Connected, connected_stack
 
 
 @contextmanager

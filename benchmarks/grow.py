@@ -20,11 +20,11 @@ from benchmarks.fresh import fresh_stack
 from mallorn.cli.record_measurements import MOST_TASKS, ROUND_SIZE, SEARCHERS
 from mallorn.cli.wait_until_tuned import interrupt_on_signals, wait_until_tuned
 from mallorn.client import Client
+from mallorn.client.job import Job
+from mallorn.client.local_service import wait_for_device
 from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState
 from mallorn.core.targets import LOCAL
-from mallorn.job import Job
-from mallorn.local_service import wait_for_device
 from mallorn.research.generate.task_rule_file import OURS, draw, network_name, read_rules
 from mallorn.research.generate.tasks_as_onnx import DIMENSIONS, network, only_patterns
 
@@ -128,7 +128,7 @@ def measure(api: Client, wanted: Pass, known: Job | None) -> float | None:
 
 def submit(api: Client, wanted: Pass) -> Job:
     """Submit the job of a pass; it measures candidates that no earlier job measured."""
-    return api.tune(
+    return api.submit(
         api.upload(wanted.network.file).id,
         LOCAL,
         wanted.trials * MOST_TASKS,

@@ -29,7 +29,7 @@ from benchmarks.model_folder import files_of, folder_parser
 from benchmarks.quantised_report import FLOAT, INT8, RIVAL, RIVAL_FLOAT, Cell, table
 from benchmarks.rival import NAMES, Rival
 from mallorn.cli.schedule_directory import local_model, read_schedule_directory
-from mallorn.local_service import wait_for_device
+from mallorn.client.local_service import wait_for_device
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.interfaces.whole_model_engine import Engine
 
@@ -89,7 +89,9 @@ def _tune(networks: Mapping[Network, None], args: argparse.Namespace) -> None:
         for network, label in missing:
             if label == INT8 and not network.bytes_.is_file():
                 _quantise(network, args)
-            job = stack.api.tune(network.bytes_ if label == INT8 else network.real, trials=args.trials).wait()
+            job = stack.api.submit(
+                network.bytes_ if label == INT8 else network.real, trials=args.trials
+            ).wait()
             job.raise_for_state()
             job.schedules(network.schedules(args.trials, label))
 

@@ -21,9 +21,9 @@ import torch
 
 from benchmarks.hosts import describe_host
 from benchmarks.torch_networks import NETWORKS, build
+from mallorn.client.job import Job
+from mallorn.client.torch_backend import EagerFallback, compile_graph, jobs
 from mallorn.core.values.finish_report import Source
-from mallorn.job import Job
-from mallorn.torch_backend import EagerFallback, compile_graph, jobs
 
 DEFAULT: Final = ("residual", "transformer", "depthwise")
 PIECE_SEC: Final = 0.05  # calls are repeated until a piece takes so long

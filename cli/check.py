@@ -13,10 +13,10 @@ from mallorn.cli.host_checks import run_check
 from mallorn.cli.terminal.job_options import ShapeOption, TargetOption, parse_input_shape
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import Address, JsonOption, client
+from mallorn.client.onnx_export import find_model_file
 from mallorn.core.errors import NoDevice
 from mallorn.core.settings import Settings
 from mallorn.core.targets import CUDA, LOCAL, Target
-from mallorn.onnx_export import find_model_file
 
 if TYPE_CHECKING:
     from mallorn.workers.interfaces.model_compiler import ModelCompiler

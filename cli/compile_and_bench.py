@@ -22,19 +22,19 @@ from mallorn.cli.schedule_directory import (
 )
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JsonOption, Place, print_json, print_note, stdout, table
+from mallorn.client.local_service import connected_stack
+from mallorn.client.onnx_export import find_model_file
 from mallorn.core.errors import ExitCode, InvalidRequest, MallornError
 from mallorn.core.private_files import write_output
 from mallorn.core.targets import Target
 from mallorn.core.values.graph_report import TensorSpec
 from mallorn.core.values.manifest import Version
-from mallorn.local_service import connected_stack
-from mallorn.onnx_export import find_model_file
 from mallorn.results.speedup import TUNED, compare_with_rival
 from mallorn.wording.describe_results import engine_columns, latency_rows
 
 if TYPE_CHECKING:
+    from mallorn.client.job import Job
     from mallorn.core.values.finish_report import ModelLatency
-    from mallorn.job import Job
     from mallorn.workers.interfaces.model_compiler import Compiled
     from mallorn.workers.whole_model.compiled_model import WholeModel
     from mallorn.workers.whole_model.interleaved_timing import FairRace

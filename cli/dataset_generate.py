@@ -12,10 +12,10 @@ from mallorn.cli.terminal.job_options import SeedOption, TargetOption
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JsonOption, Place, key_columns, print_note, print_rows
 from mallorn.cli.wait_until_tuned import SEARCHERS, interrupt_on_signals, wait_until_tuned
+from mallorn.client.job import Job
+from mallorn.client.local_service import Connected, connected_stack, resolve_requested_target, wait_for_device
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import LOCAL
-from mallorn.job import Job
-from mallorn.local_service import Connected, connected_stack, resolve_requested_target, wait_for_device
 
 if TYPE_CHECKING:
     from mallorn.research.generate.task_rule_file import Drawn
@@ -123,7 +123,7 @@ def _submit(
         file.write_bytes(network(batch).SerializeToString(deterministic=True))
         model_id = stack.api.upload(file).id
     return [
-        stack.api.tune(
+        stack.api.submit(
             model_id,
             target,
             share * len(batch),

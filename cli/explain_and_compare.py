@@ -12,11 +12,11 @@ import typer
 from mallorn.cli.find_client_and_job import find_job, open_reader
 from mallorn.cli.terminal import output
 from mallorn.cli.terminal.option_groups import expand_option_groups
+from mallorn.client.progress_lines import describe_activity
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.private_files import write_output
 from mallorn.core.states import JobState
-from mallorn.progress_lines import describe_activity
 from mallorn.results.compare_jobs import JobComparison, Side
 from mallorn.results.compare_jobs import compare as compared
 from mallorn.results.decision_summary import summarise

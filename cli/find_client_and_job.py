@@ -11,11 +11,11 @@ import httpx
 
 from mallorn.cli.terminal.output import print_note
 from mallorn.client import Client
+from mallorn.client.job import Job
 from mallorn.core.address_checks import NotYours, check_own_service
 from mallorn.core.errors import Conflict, NotFound, Unavailable
 from mallorn.core.settings import DEFAULT_URL, Settings
 from mallorn.core.version import API
-from mallorn.job import Job
 from mallorn.stack.data_directory import DataDir
 from mallorn.stack.read_only_coordinator import HERE, add_data_option_to_hints, data_option, serve_in_process
 from mallorn.wording.format_values import format_spent_trials

@@ -12,11 +12,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 from mallorn.cli.doctor_checks.findings import Finding
+from mallorn.client.model_upload import ModelUpload
+from mallorn.client.onnx_export import find_model_file
 from mallorn.core.errors import HostFault, InvalidModel, MallornError, StorageFull
 from mallorn.core.installation import MissingPackage, missing_package
 from mallorn.core.targets import LOCAL, Target
-from mallorn.model_upload import ModelUpload
-from mallorn.onnx_export import find_model_file
 from mallorn.stack.supervised_process import search_path
 
 if TYPE_CHECKING:

@@ -26,13 +26,13 @@ from mallorn.cli.terminal.free_dimensions import fix_free_dimensions
 from mallorn.cli.terminal.job_options import AutoOption, EffortOptions, JobFlags, LabelOption, limit_trials
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.progress_bars import upload_with_bar
+from mallorn.client.job import Job
+from mallorn.client.onnx_export import as_onnx
+from mallorn.client.progress_lines import FirstVersion
 from mallorn.core.errors import Conflict, ExitCode, NotFound
 from mallorn.core.labels import format_labels, parse_labels
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus
-from mallorn.job import Job
-from mallorn.onnx_export import as_onnx
-from mallorn.progress_lines import FirstVersion
 from mallorn.results.speedup import compare_with_onnxruntime
 from mallorn.wording.describe_results import (
     ANSWER_COLUMNS,
@@ -106,7 +106,7 @@ def submit(
         if file.is_file():
             fix_free_dimensions(Path(upload), options, asks=not as_json)
         model_id = upload_with_bar(api, str(upload))
-        job = api.tune(model_id, *effort, job_name, priority, labels=labels, **options)
+        job = api.submit(model_id, *effort, job_name, priority, labels=labels, **options)
     if as_json:
         return output.print_json(job.body)
     output.stdout().print(job.id)

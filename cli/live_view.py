@@ -12,14 +12,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from mallorn.cli.terminal.output import table
-from mallorn.core.device_wait_hint import find_device_command
-from mallorn.core.errors import Unavailable
-from mallorn.core.estimate_finish_time import finish_sec
-from mallorn.core.states import JobState
-from mallorn.core.values.decision_log import RoundStatus
-from mallorn.core.values.job import JobStatus, TaskStatus
-from mallorn.job import Job
-from mallorn.progress_lines import (
+from mallorn.client.job import Job
+from mallorn.client.progress_lines import (
     FirstVersion,
     LineView,
     advise_on_budget,
@@ -27,6 +21,12 @@ from mallorn.progress_lines import (
     describe_activity,
     describe_best_latency,
 )
+from mallorn.core.device_wait_hint import find_device_command
+from mallorn.core.errors import Unavailable
+from mallorn.core.estimate_finish_time import finish_sec
+from mallorn.core.states import JobState
+from mallorn.core.values.decision_log import RoundStatus
+from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.results.best_so_far_curve import CurvePoint, best_total, curve
 from mallorn.wording.describe_results import TASK_COLUMNS
 from mallorn.wording.format_values import describe_headroom, format_latency, format_spent_trials

@@ -14,11 +14,11 @@ import typer
 
 from mallorn.cli.terminal.output import KeyOption, can_ask_user, print_note, print_rows
 from mallorn.client import Client
+from mallorn.client.logins import Login, logins_file, read_logins, write_logins
 from mallorn.core.api_keys import hash_secret, new_secret
 from mallorn.core.errors import MallornError, NotFound, TimedOut, Unauthorized
 from mallorn.core.values.access_control import NewApiKey, Session
 from mallorn.core.version import API
-from mallorn.logins import Login, logins_file, read_logins, write_logins
 from mallorn.wording.format_values import Column
 
 COLUMNS: Final = (

@@ -6,7 +6,6 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from itertools import chain
 from types import TracebackType
 from typing import Any, ClassVar, Final
 
@@ -93,14 +92,6 @@ COST_MODEL_COMMANDS: Final[Mapping[str, str]] = {
     "evaluate": "mallorn.cli.train_and_evaluate:evaluate",
     "pretrain": "mallorn.cli.train_and_evaluate:pretrain",
 }
-# Names of earlier versions, which work and are not shown.
-OLD_JOB_COMMANDS: Final = ("tasks", "explain", "compare", "report", "pause", "cancel", "archive", "rm")
-OLD_NAMES: Final[Mapping[str, str]] = {
-    **{name: JOB_COMMANDS[name] for name in OLD_JOB_COMMANDS},
-    "records": "mallorn.cli.dataset:records",
-    **{name: COST_MODEL_COMMANDS[name] for name in ("evaluate", "pretrain")},
-    "audit": "mallorn.cli.owners_and_keys:audit",
-}
 
 
 class LazyGroup(TyperGroup):
@@ -135,12 +126,7 @@ class CostModelGroup(LazyGroup, ListUnlessNamed):
 class MallornGroup(LazyGroup):
     """All commands, shown in sections; prints errors with the next command or as JSON."""
 
-    locations: ClassVar = dict(chain(*(section.items() for section in SECTIONS.values()), OLD_NAMES.items()))
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if (command := super().get_command(ctx, cmd_name)) is not None:
-            command.hidden = cmd_name in OLD_NAMES
-        return command
+    locations: ClassVar = {name: place for section in SECTIONS.values() for name, place in section.items()}
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = formatter.width - 6 - max(map(len, self.locations))

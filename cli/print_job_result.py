@@ -9,11 +9,11 @@ from typing import Final
 from rich.text import Text
 
 from mallorn.cli.terminal.output import print_next, print_note, stdout, table
+from mallorn.client.onnx_export import CONVERTERS
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.manifest import LIBRARY
 from mallorn.core.values.verdict import Level, Verdict
-from mallorn.onnx_export import CONVERTERS
 from mallorn.wording.describe_results import describe_result, engine_columns, latency_rows
 from mallorn.wording.format_values import insert_option
 

@@ -10,9 +10,9 @@ import typer
 from mallorn.cli import compile_and_bench
 from mallorn.cli.schedule_directory import local_model, read_schedule_directory
 from mallorn.cli.terminal.output import JsonOption, print_json, print_note, stdout, table
+from mallorn.client.onnx_export import find_model_file
 from mallorn.core.values.machine import element_bytes, peak_gflops
 from mallorn.core.values.manifest import Version
-from mallorn.onnx_export import find_model_file
 from mallorn.wording.format_values import Column, format_latency
 
 if TYPE_CHECKING:

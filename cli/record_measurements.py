@@ -11,12 +11,12 @@ from mallorn.cli.terminal.job_options import OnlyOption, SeedOption, TargetOptio
 from mallorn.cli.terminal.output import JsonOption, key_columns, print_note, print_rows
 from mallorn.cli.terminal.progress_bars import upload_with_bar
 from mallorn.cli.wait_until_tuned import SEARCHERS, interrupt_on_signals, wait_until_tuned
+from mallorn.client.local_service import Connected, connected_stack, resolve_requested_target, wait_for_device
+from mallorn.client.onnx_export import find_model_file
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL
 from mallorn.core.version import VERSION
-from mallorn.local_service import Connected, connected_stack, resolve_requested_target, wait_for_device
-from mallorn.onnx_export import find_model_file
 
 ROUND_SIZE: Final = 16
 #: More tasks than any model has, so that only the budget of each task ends a job.
@@ -92,7 +92,7 @@ def _measure(
     # because failures that a worker caused, not its candidate, are not recorded.
     counts = candidates // 2, -(-candidates // 2) + ROUND_SIZE
     for search, count in zip(SEARCHERS, counts, strict=True):
-        job = stack.api.tune(
+        job = stack.api.submit(
             model_id,
             target,
             count * MOST_TASKS,

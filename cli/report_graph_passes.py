@@ -11,8 +11,8 @@ from mallorn.cli.host_checks import resolve_target, tvm_process
 from mallorn.cli.run_service_part import require_packages
 from mallorn.cli.terminal.job_options import ShapeOption, TargetOption, accepted_names_text, parse_input_shape
 from mallorn.cli.terminal.output import JsonOption, print_json, print_note, print_rows, stdout, table
+from mallorn.client.onnx_export import as_onnx, find_model_file
 from mallorn.core.targets import LOCAL
-from mallorn.onnx_export import as_onnx, find_model_file
 from mallorn.wording.format_values import Column
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Self
 
 from mallorn.cli.run_service_part import require_packages
+from mallorn.client.model_upload import ModelUpload
+from mallorn.client.onnx_export import as_onnx
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.manifest import DATABASE, MANIFEST, RECORDS, Manifest, Version, read_manifest
-from mallorn.model_upload import ModelUpload
-from mallorn.onnx_export import as_onnx
 from mallorn.stack.supervised_process import search_path
 
 if TYPE_CHECKING:

@@ -27,12 +27,12 @@ from mallorn.cli.terminal.output import (
     stdout,
 )
 from mallorn.cli.terminal.progress_bars import bar
+from mallorn.client.out_directory import check_model, check_target
 from mallorn.core.artifact_uris import open_artifact
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import VerifiedSchedule
 from mallorn.core.values.manifest import LIBRARY
-from mallorn.refuse_to_overwrite import check_model, check_target
 from mallorn.wording.format_values import Column
 
 GET = "get"

@@ -9,7 +9,6 @@ from typing import Annotated, Final
 
 import typer
 
-from mallorn import refuse_to_overwrite
 from mallorn.cli.host_checks import check_host
 from mallorn.cli.live_view import show_until_ended
 from mallorn.cli.print_job_result import command_that_checks, print_tuned_job
@@ -19,6 +18,11 @@ from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JobArgument, JsonOption, Place, print_json, print_note, stderr
 from mallorn.cli.terminal.progress_bars import upload_with_bar
 from mallorn.cli.wait_until_tuned import interrupt_on_signals
+from mallorn.client import out_directory
+from mallorn.client.job import Job
+from mallorn.client.local_service import connected_stack, resolve_requested_target, resolve_target_to_submit
+from mallorn.client.onnx_export import as_onnx, find_model_file
+from mallorn.client.progress_lines import FirstVersion
 from mallorn.core.check_option_kwargs import check_option_kwargs
 from mallorn.core.check_plugin_classes import list_user_classes
 from mallorn.core.errors import Conflict, ExitCode, MallornError
@@ -26,10 +30,6 @@ from mallorn.core.labels import parse_labels
 from mallorn.core.registry import WORDS
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
-from mallorn.job import Job
-from mallorn.local_service import connected_stack, resolve_requested_target, resolve_target_to_submit
-from mallorn.onnx_export import as_onnx, find_model_file
-from mallorn.progress_lines import FirstVersion
 from mallorn.wording.format_values import describe_budget
 
 # States of jobs that continue, or are done, without a call to resume: if `tune` was killed,
@@ -67,22 +67,22 @@ def tune(
     labels = parse_labels(label or ())
     effort = job_options.limit_trials(effort, auto, options)
     effort = effort._replace(target=resolve_requested_target(effort.target, not place.url))
-    directory = out or refuse_to_overwrite.default_directory(model.stem)
+    directory = out or out_directory.default_directory(model.stem)
     if not place.url:
         check_option_kwargs(options)
         check_host((place.data or Settings().data_dir).expanduser().absolute())
     with interrupt_on_signals(), as_onnx(model) as file:
         fix_free_dimensions(file, options, asks=not as_json)
-        refuse_to_overwrite.check_model(directory, lambda: refuse_to_overwrite.model_id_of(file), force)
-        with refuse_to_overwrite.out_directory(directory), connected_stack(*place) as stack:
+        out_directory.check_model(directory, lambda: out_directory.model_id_of(file), force)
+        with out_directory.out_directory(directory), connected_stack(*place) as stack:
             resume_options = _resume_options(out, place, force)
             ending = Ending(directory, str(model), verbose, as_json, resume_options, stack.check_runs)
             model_id = upload_with_bar(stack.api, str(file))
             target = resolve_target_to_submit(stack, effort.target)
             resolved = effort._replace(target=target)
-            job = stack.api.tune(model_id, *resolved, model.stem, labels=labels, **options)
+            job = stack.api.submit(model_id, *resolved, model.stem, labels=labels, **options)
             with ending.pause_on_interrupt(job):
-                refuse_to_overwrite.check_job(directory, job, force)
+                out_directory.check_job(directory, job, force)
                 print_note(f"job {job.id}: {describe_budget(job.status)} for {model} on {effort.target}")
             ending.wait_and_fetch(job)
 
@@ -106,9 +106,9 @@ def resume(
     """Continue a job where it stopped; nothing is measured again. For a done job, fetch its schedules."""
     with interrupt_on_signals(), connected_stack(*place) as stack:
         handle = stack.api.job(job)
-        directory = out or refuse_to_overwrite.default_directory(_stem(handle))
-        refuse_to_overwrite.check_model(directory, lambda: handle.status.model_id, force)
-        refuse_to_overwrite.check_target(directory, handle.status.target, force)
+        directory = out or out_directory.default_directory(_stem(handle))
+        out_directory.check_model(directory, lambda: handle.status.model_id, force)
+        out_directory.check_target(directory, handle.status.target, force)
         resume_options = _resume_options(out, place, force)
         file = Path(f"{_stem(handle)}.onnx")  # a job does not store the path of its model
         name = str(file) if file.is_file() else "MODEL.onnx"
@@ -116,7 +116,7 @@ def resume(
         if trials or auto or handle.status.state not in STANDING:
             handle.resume(trials, auto=auto)
         print_note(f"job {handle.id} {'is done' if handle.status.state is JobState.DONE else 'goes on'}")
-        with refuse_to_overwrite.out_directory(directory):
+        with out_directory.out_directory(directory):
             ending.wait_and_fetch(handle)
 
 
@@ -175,7 +175,7 @@ class Ending:
             FirstVersion(job, self.directory).announce_first_export(
                 job.status
             )  # it may be new, or only partly fetched
-            if refuse_to_overwrite.holds_schedules_of(self.directory, job.id):
+            if out_directory.holds_schedules_of(self.directory, job.id):
                 check = command_that_checks(self.directory, self.model)
                 print_note(f"{self.directory} holds a version that works. Check it with   {check}")
             raise typer.Exit(ExitCode.INTERRUPTED) from None

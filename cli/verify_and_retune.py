@@ -22,6 +22,9 @@ from mallorn.cli.terminal.job_options import EffortOptions
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JsonOption, Place, print_json, print_note, stdout
 from mallorn.cli.tune_and_resume import tune
+from mallorn.client.http_connection import sha256_of
+from mallorn.client.onnx_export import as_onnx, find_model_file
+from mallorn.client.out_directory import model_id_of
 from mallorn.core.check_option_kwargs import OptionKwargs
 from mallorn.core.errors import ExitCode
 from mallorn.core.job_options import MOST_PATTERNS
@@ -31,9 +34,6 @@ from mallorn.core.targets import LOCAL
 from mallorn.core.values.base import Value
 from mallorn.core.values.finish_report import ModelLatency
 from mallorn.core.values.manifest import DATABASE, MANIFEST, Manifest, Version
-from mallorn.http import sha256_of
-from mallorn.onnx_export import as_onnx, find_model_file
-from mallorn.refuse_to_overwrite import model_id_of
 from mallorn.results.speedup import TUNED
 
 if TYPE_CHECKING:

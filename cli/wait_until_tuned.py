@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import Final
 
 from mallorn.cli.terminal.progress_bars import bar
+from mallorn.client.job import Job
 from mallorn.core.errors import JobFailed
 from mallorn.core.job_options import JobOptions
 from mallorn.core.states import JobState
-from mallorn.job import Job
 
 POLL_SEC: Final = 0.5
 #: The first samples the whole search space, the second its fast candidates.

@@ -8,9 +8,9 @@ import typer
 from typer.core import TyperCommand
 
 from mallorn.cli.terminal.output import JsonOption, print_error, print_json, print_note, stdout
+from mallorn.client.onnx_export import find_model_file
 from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.installation import import_optional_module
-from mallorn.onnx_export import find_model_file
 
 INSTALL = "worker"  # the extra that has onnxruntime
 BITS, GROUPS = (4, 8), (16, 32, 64, 128, 256)

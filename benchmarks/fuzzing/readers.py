@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.fuzzing import seeds
+from mallorn.client.model_upload import ModelUpload
+from mallorn.client.onnx_export import find_model_file
 from mallorn.core.check_plugin_classes import convert_plugin_errors
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
@@ -24,8 +26,6 @@ from mallorn.db.dataset.export_schema import (
 )
 from mallorn.db.paging import decode_cursor
 from mallorn.db.tables import CostModelRow
-from mallorn.model_upload import ModelUpload
-from mallorn.onnx_export import find_model_file
 from mallorn.research.pretraining.read_measurements import read_training_data
 from mallorn.research.pretraining.training_data import rows_for
 from mallorn.research.shared_schedules.target_folders import PROVENANCE, iterate_databases, read_provenance

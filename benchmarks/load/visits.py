@@ -47,7 +47,9 @@ def submit_all(url: str, model_id: str, target: str, jobs: int, at_once: int, ti
 
     def submit(number: int) -> None:
         with Client(url) as api:
-            times.timed("submit", lambda: made.append(api.tune(model_id, target, 10**6, name=f"{number}").id))
+            times.timed(
+                "submit", lambda: made.append(api.submit(model_id, target, 10**6, name=f"{number}").id)
+            )
 
     with ThreadPoolExecutor(at_once) as pool:
         list(pool.map(submit, range(jobs)))

@@ -13,6 +13,7 @@ from benchmarks.fresh import fresh_stack
 from benchmarks.hosts import describe_host
 from benchmarks.sim.curve_file import Cell, RecordedRound
 from mallorn.cli.wait_until_tuned import wait_until_tuned
+from mallorn.client.local_service import wait_for_device
 from mallorn.core.errors import MallornError
 from mallorn.core.states import MeasurementKind, RoundState
 from mallorn.core.targets import Target
@@ -21,7 +22,6 @@ from mallorn.db.paging import Page
 from mallorn.db.repositories.measurements import Records
 from mallorn.db.session import Database
 from mallorn.db.tables import Round, Task, Workload
-from mallorn.local_service import wait_for_device
 
 ROUND_SIZE: Final = 16
 RECIPE: Final = "tuned"
@@ -42,7 +42,7 @@ def record(
     data = folder / "data"
     with fresh_stack(data) as stack:
         wait_for_device(stack)
-        job = stack.api.tune(model, target.text, trials=trials, seed=cell.seed, **options)
+        job = stack.api.submit(model, target.text, trials=trials, seed=cell.seed, **options)
         wait_until_tuned(job, f"less {data}/logs/worker.log")
         chosen = job.status.sent_options()
     database = Database(f"sqlite:///{data / 'mallorn.db'}")

@@ -70,7 +70,7 @@ class SimJob:
             trials=self.budget,
             tasks=tuple(task.view for task in self.tasks),
             rounds_planned=self.rounds_planned,
-            slots=self.slots,
+            max_open_rounds=self.max_open_rounds,
             seconds_left=None,
             seconds_per_trial=self.seconds / self.trials if self.trials else None,
         )

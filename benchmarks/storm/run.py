@@ -90,12 +90,12 @@ def _submit(stack: Stack, weather: Weather, model: Path) -> dict[str, int]:
         for seed in range(weather.jobs):
             # Of devices that answer differently each, so that none finds its candidates measured by another.
             pretends: Any = {"seed": seed, "device_sec": 0.05}
-            job = client.tune(
+            job = client.submit(
                 model, trials=share, seed=seed, policy=ROUND_ROBIN, measurer="simulated", simulated=pretends
             )
             jobs[job.id] = share
         if weather.real:
-            jobs[client.tune(model, trials=weather.real, policy=ROUND_ROBIN).id] = weather.real
+            jobs[client.submit(model, trials=weather.real, policy=ROUND_ROBIN).id] = weather.real
     return jobs
 
 

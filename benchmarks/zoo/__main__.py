@@ -21,9 +21,9 @@ from benchmarks.hosts import describe_host
 from benchmarks.model_folder import files_of, folder_parser
 from benchmarks.zoo.row import Row, table
 from mallorn.client import Client
+from mallorn.client.job import Job
+from mallorn.client.local_service import wait_for_device
 from mallorn.core.errors import MallornError
-from mallorn.job import Job
-from mallorn.local_service import wait_for_device
 
 RAW: Final = Path("docs/results/zoo")
 POLL_SEC: Final = 0.2
@@ -64,7 +64,7 @@ def _score(files: list[Path], trials: int, cells: Cells, data: Path) -> None:
 def _row(api: Client, path: Path, trials: int) -> Row:
     started = time.monotonic()
     try:
-        job = api.tune(path, trials=trials)
+        job = api.submit(path, trials=trials)
         import_sec = _import_sec(job)
         job.wait()
         job.raise_for_state()

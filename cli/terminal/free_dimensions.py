@@ -5,9 +5,9 @@ from pathlib import Path
 
 import typer
 
+from mallorn.client.model_upload import find_free_inputs
 from mallorn.core.check_option_kwargs import OptionKwargs, free_dimensions_error
 from mallorn.core.control_characters import escape_control_characters
-from mallorn.model_upload import find_free_inputs
 
 
 def fix_free_dimensions(file: Path, options: OptionKwargs, asks: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 import typer
 from typer.core import TyperGroup
 
-from mallorn.logins import current_url
+from mallorn.client.logins import current_url
 
 Command = Callable[..., None]
 

@@ -15,7 +15,7 @@ from rich.progress import (
 )
 
 from mallorn.cli.terminal.output import stderr
-from mallorn.client import Client, is_model_id
+from mallorn.client.coordinator_client import Client, is_model_id
 
 #: Takes the amount done and the total.
 Advance = Callable[[int, int], None]

@@ -72,23 +72,6 @@ ARGUMENTS = {
     "s_tir.dlight.gpu.Matmul": "mallorn.graphc.matmul.dlight_int8_matmul:LowerableMatmul",
     "vector_lanes": "mallorn.graphc.core.vector_lanes:lanes",
 }
-# Names in recipes that were stored before ("mallorn." and the first word), and those of today.
-_RENAMED = """
-    batch_norms fold_batch_norm, bf16 bf16_dot_products, blocked keep_block_quantized_weights,
-    calls wrap_extern_calls, cancelled cancel_transposes, channel_runs copy_channel_runs,
-    concats concat_to_copies, constants fold_constant_operators, copies fold_constant_copies,
-    cumulative vectorize_cumsum, depthwise fuse_pointwise_into_depthwise, find_norms find_group_norms,
-    folds mark_reductions, groups grouped_conv_to_batched, heads fuse_transposes_into_batched_matmul,
-    int8 int8_dot_products, integers compute_in_integers, joined keep_joined_groups_apart,
-    laid keep_packed_weights, lanes vector_lanes, lines mark_elementwise_rows, lookups fuse_lookups,
-    norms group_norm_to_partial_sums, passable prepare_convert_layout, pools move_pool_before_pointwise,
-    reached trim_weights_on_padding, reals fuse_dequantize, restore_clip clip_to_max_min,
-    rows vectorize_softmax_and_layer_norm, shuffles fold_channel_shuffles, smooth vectorize_smooth_functions,
-    steps fuse_requantize, taps int8_depthwise_conv, transposed split_conv_transpose_by_phase,
-    transposes tile_transposes, vectors pad_conv_to_vectors, views move_elementwise_before_reshape,
-    whole pad_matmul_to_tiles, winograd conv3x3_to_winograd
-"""
-OLD_NAMES = {f"mallorn.{old}": name for old, name in map(str.split, _RENAMED.split(","))}
 # Passes that run after a pass, as part of the same step of a recipe.
 FOLLOWED_BY: Mapping[str, str] = {
     "fold_constant_operators": "fold_remaining_constants",
@@ -103,7 +86,7 @@ def make_passes(step: Step) -> list[Any]:
 
 def following_passes(name: str) -> list[Any]:
     """Return the classes of the passes that always run directly after the named pass."""
-    follower = FOLLOWED_BY.get(OLD_NAMES.get(name, name))
+    follower = FOLLOWED_BY.get(name)
     return [resolve_pass(follower)] if follower else []
 
 
@@ -118,7 +101,6 @@ def make_pass(step: Step) -> Any:
 
 def resolve_pass(name: str) -> Any:
     """Return the class or function that makes a pass. Raises ValueError for unknown names."""
-    name = OLD_NAMES.get(name, name)
     if module := OWN_PASSES.get(name):
         class_name = "".join(word.capitalize() for word in name.split("_"))
         return _import_attribute(f"mallorn.graphc.{module}:{class_name}")

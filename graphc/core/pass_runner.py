@@ -7,7 +7,7 @@ import tvm
 from tvm.target.codegen import target_has_features
 
 from mallorn.graphc.core.graph_pass import Report, ReportingPass
-from mallorn.graphc.core.pass_registry import OLD_NAMES, Step, make_passes
+from mallorn.graphc.core.pass_registry import Step, make_passes
 
 
 def run_passes(
@@ -23,7 +23,7 @@ def run_passes(
     with target, tvm.transform.PassContext(opt_level=3):
         for step in steps:
             if reason := step.get("left_out"):
-                reports.append(Report(OLD_NAMES.get(step["pass"], step["pass"]), skipped=reason))
+                reports.append(Report(step["pass"], skipped=reason))
                 continue
             for pass_ in make_passes(step):
                 mod, report = _run_pass(mod, pass_, step, target, switched_off)

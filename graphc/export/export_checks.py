@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypedDict
 
-from mallorn.graphc.core.pass_registry import OLD_NAMES, Step
+from mallorn.graphc.core.pass_registry import Step
 from mallorn.graphc.onnx import protobuf_fields
 
 # Other versions of these packages may crash or find no schedule.
@@ -251,7 +251,7 @@ def precision_of_steps(steps: Iterable[Step]) -> str:
     """Return the precision of a recipe, given its steps."""
     for step in steps:
         name, args = step["pass"], step.get("args")
-        precision = _ROUNDING.get((OLD_NAMES.get(name, name), str(args[0]) if args else ""))
+        precision = _ROUNDING.get((name, str(args[0]) if args else ""))
         if precision is not None:
             return precision
     return FLOAT32

@@ -29,11 +29,6 @@ class OwnerAction(StrEnum):
     READMIT = "readmit"
     ERASE = "erase"  # ban, and replace the name wherever it is stored
 
-    @classmethod
-    def _missing_(cls, value: object) -> "OwnerAction | None":
-        """Read the names that releases up to 0.1.0 gave to two actions."""
-        return {"put-out": cls.BAN, "let-in": cls.READMIT}.get(str(value))
-
 
 ALL_SCOPES: Final = tuple(Scope)
 USUAL_SCOPES: Final = (Scope.READ, Scope.SUBMIT)

@@ -68,17 +68,15 @@ def judge_job(job: JobStatus) -> Verdict:
 
 
 def _describe_performance(job: JobStatus, race: Speedup | None) -> list[str]:
+    is_tuned = job.options.needs_measurements
     if race is None:
-        cause = job.finish_report.untimed_reason
-        effort = (
-            _trials(job.progress.trials) if job.options.needs_measurements else _describe_untuned_result(job)
-        )
-        return [f"the whole model was not timed{f': {cause}' if cause else ''}", effort]
+        effort = _trials(job.progress.trials) if is_tuned else _describe_untuned_result(job)
+        return ["the whole model was not timed", effort]
     peak = job.finish_report.peak_share
     share = [] if peak is None else [f"{percent(peak)} of what this machine computes"]
     if _at_limit(job):
         return [race.full_text, *share, "done" if race.is_good else "more trials would hardly help"]
-    if not job.options.needs_measurements:
+    if not is_tuned:
         return [race.full_text, *share, _describe_untuned_result(job)]
     forecast = job.finish_report.tuning_gain or job.finish_report.outlook
     gain = [forecast.gain_text] if forecast else []

@@ -16,10 +16,7 @@ FILE_NAME_BYTES: Final = 255  # usual limit of file systems for one part of a pa
 CUT: Final = "..."
 # Commands that have an option `--data`.
 TAKE_DATA: Final = frozenset(
-    (
-        *("tune", "submit", "up", "jobs", "show", "tasks", "explain", "compare", "report"),
-        *("watch", "pause", "resume", "cancel", "models", "schedules", "records"),
-    )
+    ("tune", "submit", "up", "jobs", "show", "watch", "resume", "models", "schedules")
 )
 AUTO: Final = "as many trials as are worth it"
 NOW_SEC: Final = 15.0  # devices and workers are seen every few seconds

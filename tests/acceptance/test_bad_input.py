@@ -131,7 +131,7 @@ def test_a_job_without_a_device_says_what_it_waits_for_and_can_be_cancelled(
     shown = typed("show", job_id).stdout
     assert "x86-64" in shown
     assert "mallorn device" in shown
-    assert typed("cancel", job_id).returncode == 0
+    assert typed("jobs", "cancel", job_id).returncode == 0
     assert job.refresh().state == "cancelled"
     assert_refused(typed("watch", job_id), "cancelled by its owner")
 

@@ -74,7 +74,7 @@ def told(service: Service, *words: object) -> dict[str, Any]:
 
 
 def begun(service: Service, networks: Path) -> Job:
-    job = service.client.tune(
+    job = service.client.submit(
         networks / "dense.onnx", trials=TRIALS, measurer="detached", round_size=4, stopping="racing"
     )
 
@@ -141,7 +141,7 @@ def test_a_job_is_tuned_on_a_machine_that_no_worker_reaches(
 
 
 def test_a_job_of_devices_that_are_reached_has_no_batches(service: Service, networks: Path) -> None:
-    job = service.client.tune(networks / "dense.onnx", trials=0)
+    job = service.client.submit(networks / "dense.onnx", trials=0)
     done = batch(service, "next", job.id, "-o", "never.zip")
     assert done.returncode > 0
     assert "batches need --option measurer=detached" in done.stderr

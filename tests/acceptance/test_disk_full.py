@@ -58,7 +58,7 @@ def cut_log(database: Path) -> bool:
 
 
 def test_a_full_disk_is_named_and_the_job_goes_on_with_more_room(cramped: Service, networks: Path) -> None:
-    job = cramped.client.tune(networks / "tiny.onnx", trials=TRIALS)
+    job = cramped.client.submit(networks / "tiny.onnx", trials=TRIALS)
     wait_for(seldom(lambda: len(trials(cramped.client, job)) >= 4), "some trials", JOB_SEC)
     filler = cramped.data.path / "filler"
     fill(filler, cramped.data.path / "mallorn.db")
@@ -66,10 +66,10 @@ def test_a_full_disk_is_named_and_the_job_goes_on_with_more_room(cramped: Servic
     url = cramped.client.connection.url
     assert FULL in mallorn("show", job.id, MALLORN_URL=url).stdout
     assert_refused(mallorn("submit", str(networks / "mlp.onnx"), MALLORN_URL=url), FULL, "df -h")
-    assert_refused(mallorn("pause", job.id, MALLORN_URL=url), FULL)
+    assert_refused(mallorn("jobs", "pause", job.id, MALLORN_URL=url), FULL)
 
     filler.unlink()
-    assert mallorn("pause", job.id, MALLORN_URL=url).returncode == 0
+    assert mallorn("jobs", "pause", job.id, MALLORN_URL=url).returncode == 0
     job.resume()
     job.wait(JOB_SEC)
     assert len(trials(cramped.client, job)) == TRIALS

@@ -40,7 +40,7 @@ def test_a_job_whose_device_is_not_the_workers_host_ends_verified(url: str, netw
     with Client(url) as client:
         (device,) = client.devices()
         assert device.host_id != host_id()
-        job = client.tune(networks / "tiny.onnx", target=device.target, trials=12)
+        job = client.submit(networks / "tiny.onnx", target=device.target, trials=12)
         job.wait(JOB_SEC)
         report = job.body["report"]
         assert report["schedule_count"] > 0, "so few trials may leave a task without a schedule"

@@ -59,7 +59,7 @@ def test_a_worker_killed_in_a_round_costs_at_most_the_uncommitted_batch(
 ) -> None:
     # One round, and timings so long that it is met in its middle.
     long: Any = {"round_size": TRIALS, "evaluator": {"min_repeat_ms": 150}}
-    job = service.client.tune(networks / "dense.onnx", trials=TRIALS, policy=WHOLE_BUDGET, **long)
+    job = service.client.submit(networks / "dense.onnx", trials=TRIALS, policy=WHOLE_BUDGET, **long)
     has_some = seldom(lambda: measured_well(trials(service.client, job)))
     wait_for(has_some, "a time that nothing disturbed", JOB_SEC)
     service.kill_worker(job)
@@ -79,7 +79,7 @@ def test_a_worker_killed_in_a_round_costs_at_most_the_uncommitted_batch(
 
 
 def test_a_paused_job_resumes_and_measures_nothing_again(service: Service, networks: Path) -> None:
-    job = service.client.tune(networks / "dense.onnx", trials=16, seed=5, policy=WHOLE_BUDGET, **MADE_UP)
+    job = service.client.submit(networks / "dense.onnx", trials=16, seed=5, policy=WHOLE_BUDGET, **MADE_UP)
     wait_until_committed(service, job, 4)
     job.pause()
     wait_for(seldom(lambda: idle(service)), "the worker to stand still", JOB_SEC)
@@ -94,7 +94,7 @@ def test_a_paused_job_resumes_and_measures_nothing_again(service: Service, netwo
 def test_a_finished_job_takes_more_trials_and_measures_nothing_again(
     service: Service, networks: Path
 ) -> None:
-    job = service.client.tune(networks / "dense.onnx", trials=8, seed=6, policy=WHOLE_BUDGET, **MADE_UP)
+    job = service.client.submit(networks / "dense.onnx", trials=8, seed=6, policy=WHOLE_BUDGET, **MADE_UP)
     job.wait(JOB_SEC)
     assert committed(service, job) == 8
     job.resume(trials=8)
@@ -106,7 +106,7 @@ def test_a_finished_job_takes_more_trials_and_measures_nothing_again(
 def test_a_wiped_broker_loses_nothing(service: Service, networks: Path) -> None:
     import redis
 
-    job = service.client.tune(networks / "dense.onnx", trials=12, seed=7, policy=WHOLE_BUDGET, **MADE_UP)
+    job = service.client.submit(networks / "dense.onnx", trials=12, seed=7, policy=WHOLE_BUDGET, **MADE_UP)
     info = service.data.read_stack()
     assert info is not None
     socket = info.redis_url.removeprefix("redis+socket://").partition("?")[0]

@@ -33,7 +33,7 @@ LARGEST_ERROR = 1e-4
 
 @pytest.fixture(scope="module")
 def job(service: Service, networks: Path) -> Job:
-    job = service.client.tune(networks / "mlp.onnx", trials=0)
+    job = service.client.submit(networks / "mlp.onnx", trials=0)
     return job.wait(JOB_SEC)
 
 

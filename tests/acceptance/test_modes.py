@@ -39,7 +39,7 @@ def test_stock_tvm_takes_what_is_handed_out(url: str, unknown: Path, tmp_path: P
 def test_the_report_says_what_answered_and_what_was_not_done(service: Service, tmp_path: Path) -> None:
     unasked = tmp_path / "unasked.onnx"
     unasked.write_bytes(tiny_network(size=10, classes=14))
-    job = service.client.tune(unasked, mode="zero-shot")
+    job = service.client.submit(unasked, mode="zero-shot")
     job.wait(JOB_SEC)
     report = job.body["report"]
     assert {answer["source"] for answer in report["unmeasured_schedules"].values()} == {"constructed"}
@@ -50,9 +50,9 @@ def test_the_report_says_what_answered_and_what_was_not_done(service: Service, t
 
 
 def test_what_a_search_measured_answers_later_jobs(service: Service, networks: Path) -> None:
-    search = service.client.tune(networks / "dense.onnx", trials=MEASURED)
+    search = service.client.submit(networks / "dense.onnx", trials=MEASURED)
     search.wait(JOB_SEC)
-    later = service.client.tune(networks / "dense.onnx", mode="one-shot")
+    later = service.client.submit(networks / "dense.onnx", mode="one-shot")
     later.wait(JOB_SEC)
     report = later.body["report"]
     assert {answer["source"] for answer in report["unmeasured_schedules"].values()} == {"same"}

@@ -49,8 +49,8 @@ def test_two_owners_tune_on_one_device_and_see_only_their_own(url: str, networks
     with Client(url, KEYS["ada"]) as admin:  # those of the environment may do all
         keys = [admin.create_key("theirs", owner=owner).key for owner in KEYS]
     with Client(url, keys[0]) as ada, Client(url, keys[1]) as bob:
-        mine = ada.tune(networks / "dense.onnx", trials=4)
-        yours = bob.tune(networks / "wide.onnx", trials=4)
+        mine = ada.submit(networks / "dense.onnx", trials=4)
+        yours = bob.submit(networks / "wide.onnx", trials=4)
         for job in (mine, yours):
             job.wait(JOB_SEC)
             assert job.body["report"]["schedule_count"] == job.body["report"]["workload_count"]

@@ -39,7 +39,7 @@ def before(service: Service) -> Counter[str]:
 def jobs(service: Service, before: Counter[str], networks: Path) -> dict[str, Job]:
     """Both models at once, so that their rounds share the worker and the device."""
     started = {
-        name: service.client.tune(networks / f"{name}.onnx", trials=count) for name, count in TRIALS.items()
+        name: service.client.submit(networks / f"{name}.onnx", trials=count) for name, count in TRIALS.items()
     }
     for job in started.values():
         job.wait(JOB_SEC)
@@ -71,7 +71,7 @@ def test_the_budget_is_spent_to_the_last_trial(service: Service, jobs: dict[str,
 def test_a_job_of_no_trials_hands_out_what_is_known(
     service: Service, jobs: dict[str, Job], networks: Path
 ) -> None:
-    job = service.client.tune(networks / "tiny.onnx", trials=0)
+    job = service.client.submit(networks / "tiny.onnx", trials=0)
     job.wait(600)
     assert job.body["reason"] == "no trial was asked for"
     assert job.progress().trials == 0
@@ -158,7 +158,7 @@ def test_what_is_known_is_there_before_the_first_trial_and_never_measured_again(
     service: Service, jobs: dict[str, Job], networks: Path
 ) -> None:
     before, well = service.executions(), measured_well(all_trials(service, jobs))
-    again = service.client.tune(networks / "tiny.onnx", trials=4, seed=1)
+    again = service.client.submit(networks / "tiny.onnx", trials=4, seed=1)
     again.wait(JOB_SEC)
     now_us = {row.index: row.latency_us for row in again.tasks()}
     known_us = {row.index: row.latency_us for row in jobs["tiny"].tasks() if row.latency_us is not None}
@@ -174,7 +174,7 @@ def test_a_model_with_a_scalar_input_is_timed_whole_and_handed_out(
 ) -> None:
     model = tmp_path / "scalar.onnx"
     model.write_bytes(SCALARS[name]())
-    job = service.client.tune(model, trials=1)
+    job = service.client.submit(model, trials=1)
     job.wait(JOB_SEC)
     report = job.body["report"]
     assert report["schedule_count"] == report["workload_count"] > 0
@@ -192,7 +192,7 @@ def test_a_function_of_forty_operators_is_handed_out(service: Service, tmp_path:
     """
     model = tmp_path / "chain.onnx"
     model.write_bytes(chain(40))
-    job = service.client.tune(model, trials=0)
+    job = service.client.submit(model, trials=0)
     job.wait(JOB_SEC)
     report = job.body["report"]
     assert report["schedule_count"] == report["workload_count"] == 1
@@ -204,7 +204,7 @@ def test_a_function_of_forty_operators_is_handed_out(service: Service, tmp_path:
 def test_with_the_plain_recipe_stock_compile_relax_finds_the_logs(
     service: Service, networks: Path, tmp_path: Path
 ) -> None:
-    job = service.client.tune(networks / "tiny.onnx", trials=8, recipe="plain")
+    job = service.client.submit(networks / "tiny.onnx", trials=8, recipe="plain")
     job.wait(JOB_SEC)
     assert job.body["report"]["error_vs_onnxruntime"] < RELATIVE_ERROR
     directory = job.schedules(tmp_path)
@@ -247,7 +247,7 @@ def run_python(code: str, *args: str) -> str:
 
 def test_a_target_of_this_machine_that_no_device_serves_gets_one(service: Service, networks: Path) -> None:
     older = {"kind": "llvm", "mtriple": f"{os.uname().machine}-linux-gnu", "num-cores": 1}
-    job = service.client.tune(networks / "dense.onnx", target=older, trials=1)
+    job = service.client.submit(networks / "dense.onnx", target=older, trials=1)
     job.wait(JOB_SEC)
     report = job.body["report"]
     assert report["schedule_count"] == report["workload_count"] > 0

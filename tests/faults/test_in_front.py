@@ -61,7 +61,7 @@ def test_a_whole_job_is_tuned_through_the_pooler(pooled: str, tmp_path: Path, ne
     """Coordinator, control, two workers and the supervisor, all on two connections."""
     service = start_service(tmp_path, MALLORN_DATABASE_URL=pooled)
     try:
-        job = service.client.tune(networks / "mlp.onnx", trials=16)
+        job = service.client.submit(networks / "mlp.onnx", trials=16)
         assert job.wait(timeout_sec=JOB_SEC).state == "done"
         ours = Counter(measured_well(trials(service.client, job)).values())
         assert set(ours) == {1}

@@ -14,8 +14,8 @@ from tvm import relax, te
 from tvm.script import from_source
 
 from mallorn.cli.host_checks import tvm_process
+from mallorn.client.onnx_export import to_onnx
 from mallorn.core.errors import MallornError
-from mallorn.onnx_export import to_onnx
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.interfaces.tensor_arguments import Arguments, Tensor
 from mallorn.workers.sandbox.sandbox import BEST_EFFORT, WHOLE

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-import mallorn.model_upload
+import mallorn.client.model_upload
 from mallorn import Client
 from mallorn.core.errors import TooLarge
 from mallorn.stack.tcp_ports import free_port
@@ -86,7 +86,7 @@ def test_an_upload_whose_end_takes_longer_than_the_proxys_patience_arrives(
 
     monkeypatch.setattr(LocalFileSystem, "mv", slowly)
     looked: list[str] = []
-    get = mallorn.model_upload.Connection.get
+    get = mallorn.client.model_upload.Connection.get
 
     def look(*words: Any, **how: Any) -> Any:
         if looked:  # after the question whether it is there already: the proxy has given up
@@ -94,7 +94,7 @@ def test_an_upload_whose_end_takes_longer_than_the_proxys_patience_arrives(
         looked.append(words[1])
         return get(*words, **how)
 
-    monkeypatch.setattr(mallorn.model_upload.Connection, "get", look)
+    monkeypatch.setattr(mallorn.client.model_upload.Connection, "get", look)
     giving_up = Timer(60, may_move.set)
     giving_up.start()
     with nginx(tmp_path, coordinator, proxy_read_timeout="1s") as url, Client(url) as client:

@@ -76,7 +76,7 @@ def test_a_whole_job_keeps_its_files_there(
 ) -> None:
     service = start_service(tmp_path, MALLORN_ARTIFACTS=bucket, **known)
     try:
-        job = service.client.tune(networks / "mlp.onnx", trials=8)
+        job = service.client.submit(networks / "mlp.onnx", trials=8)
         assert job.wait(timeout_sec=JOB_SEC).state == "done"
         assert (job.schedules(tmp_path / "out") / "apply.py").is_file()
         (schedule, *_) = service.client.schedules()

@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from mallorn.client.local_service import connected_stack, wait_for_device
 from mallorn.core.errors import Unavailable
 from mallorn.core.settings import settings
-from mallorn.local_service import connected_stack, wait_for_device
 from mallorn.stack.data_directory import DataDir
 from tests.fixtures.command_line import python_path
 from tests.fixtures.waiting import wait_for
@@ -41,7 +41,7 @@ def another_user(data: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that is connected to the stack on `data`."""
     program = f"""
 from pathlib import Path
-from mallorn.local_service import connected_stack
+from mallorn.client.local_service import connected_stack
 with connected_stack(None, None, Path({str(data)!r})) as stack:
     print(stack.data.read_stack().pid, flush=True)
     input()

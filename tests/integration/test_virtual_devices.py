@@ -72,7 +72,7 @@ class House:
 
     def done(self, model: Path, seed: int, **options: Any) -> Job:
         """A job at its end."""
-        job = self.client.tune(model, TARGET, TRIALS, seed=seed, **OPTIONS | options)
+        job = self.client.submit(model, TARGET, TRIALS, seed=seed, **OPTIONS | options)
         import_job(self.worker, job.id)
         while messages := self._planned(job):
             for name, subject in messages:
@@ -218,6 +218,6 @@ def test_what_simulates_by_another_name_is_simulated_all_the_same(
 
 def test_one_of_ours_has_its_name_alone(house: House, model: Path) -> None:
     with pytest.raises(InvalidRequest, match="has a short name"):
-        house.client.tune(
+        house.client.submit(
             model, TARGET, TRIALS, measurer="mallorn.research.simulated_device.measurer:SimulatedMeasurer"
         )

@@ -26,7 +26,6 @@ REPORT = {
     "missing": ["b"],
     "without_schedule": ["b"],
     "without_time": ["a"],
-    "not_timed": "elsewhere",
     "inside_the_model": {"tasks": [], "taken": True, "guessed": False, "seconds": 1.0},
     "found_by": {"default": 1},
     "answers": {"a": {"source": "same", "because": "x", "sure": "measured", "checked": True}},
@@ -59,7 +58,7 @@ EVENTS = {
     "family_changed": {"task": 1, "name": "d", "from": "a", "to": "b", "why": "alike"},
     "round_planned": {"round": 0, "why": "its turn", "forecast": FORECAST, "outlook": OUTLOOK},
     "measured": {"round": 0, "task": 0, "name": "d", "trials": 4, "failed": 1, "best_us": 1.0},
-    "round_closed": {"rank_own": 0.5, "rank_others": {"a": 0.4}, "disturbance": DISTURBANCE},
+    "round_closed": {"rank_own": 0.5, "disturbance": DISTURBANCE},
     "finishing": {"why": "enough", "outlook": OUTLOOK},
     "exported": {"sec": 3.0, "ratio": 0.9},
     "done": {"report": REPORT},
@@ -76,7 +75,7 @@ STORED: dict[str, dict[str, Any]] = {
     "FinishReport": REPORT,
     "GraphReport": GRAPH,
     "RoundNotes": NOTES | {"forecast": FORECAST},
-    "RoundStats": {"rank_own": 0.5, "rank_others": {"a": 0.4}, "disturbance": DISTURBANCE},
+    "RoundStats": {"rank_own": 0.5, "disturbance": DISTURBANCE},
     "WorkerInfo": {"tunes": False, "locks": "", "resting": "memory", "roll_call_error": "refused"},
 } | EVENTS
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import nn
 
-from mallorn import torch_backend, torch_module
-from mallorn.job import Job
-from mallorn.torch_backend import EagerFallback, compile_graph, is_kept
-from mallorn.torch_module import TunedModule
+from mallorn.client import torch_backend, torch_module
+from mallorn.client.job import Job
+from mallorn.client.torch_backend import EagerFallback, compile_graph, is_kept
+from mallorn.client.torch_module import TunedModule
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 

@@ -72,5 +72,5 @@ def test_a_hidden_import_is_found(source: str) -> None:
 
 
 def test_names_of_its_own_room_are_no_hidden_import() -> None:
-    source = 'from importlib import import_module\nimport_module("mallorn.job")'
+    source = 'from importlib import import_module\nimport_module("mallorn.client.job")'
     assert not list(hidden_imports("mallorn/a.py", source))

@@ -56,10 +56,11 @@ PARTS: Final = ("up", "serve", "worker", "control", "tracker", "device")
 #: Those that need words of their own to get as far as a setting.
 TYPED: Final = {
     **{name: [name] for name in MallornGroup.locations if name not in PARTS},
-    **{name: [name, "1"] for name in ("submit", "show", "tasks", "explain", "watch", "pause", "cancel")},
+    **{name: [name, "1"] for name in ("submit", "show", "watch")},
     "tune": ["tune", "1"],
-    "rm": ["rm", "1", "--yes"],
-    "audit": ["audit"],
+    **{f"jobs {name}": ["jobs", name, "1"] for name in ("tasks", "explain", "pause", "cancel")},
+    "jobs rm": ["jobs", "rm", "1", "--yes"],
+    "owners audit": ["owners", "audit"],
     "batch": ["batch", "drop", "1"],
 }
 OF_THE_DATABASE: Final = [

@@ -118,9 +118,7 @@ class RpcSession:
         down the GPU now."""
         load = asdict(self._load_meter.read_load())
         gpu = self._gpu.read_load() if self._gpu is not None else GpuLoad(None)
-        if gpu.words:  # clients of older versions do not know these fields
-            return json.dumps(load | {"gpu_share": gpu.share, "gpu_words": gpu.words})
-        return json.dumps({name: value for name, value in load.items() if not name.startswith("gpu_")})
+        return json.dumps(load | ({"gpu_share": gpu.share, "gpu_words": gpu.words} if gpu.words else {}))
 
     def free_memory(self) -> int:
         """Return the bytes that models may allocate now; -1 if TVM does not know."""

@@ -8,7 +8,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final, cast
 
 from mallorn.core.errors import InvalidModel, StorageFull
-from mallorn.model_upload import CHUNK_BYTES, MODEL
+from mallorn.core.values.dataset import MODEL
+from mallorn.workers.sandbox.untrusted_files import CHUNK_BYTES
 
 MOST_FILES: Final = 10_000
 HEADER_BYTES: Final = 1 << 20  # of the headers of one tar member

@@ -39,7 +39,6 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
         "missing": "unscheduled_workloads",
         "without_schedule": "tasks_without_winner",
         "without_time": "untimed_tasks",
-        "not_timed": "untimed_reason",
         "inside_the_model": "model_contests",
         "found_by": "search_methods",
         "answers": "unmeasured_schedules",
@@ -51,7 +50,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
     "RemainingCopy": {"asked_by": "required_by"},
     "RoundForecast": {"promise": "gain_probability"},
     "RoundNotes": {"without": "skipped_parts"},
-    "RoundStats": {"rank_own": "own_accuracy", "rank_others": "other_accuracies"},
+    "RoundStats": {"rank_own": "own_accuracy"},
     "SkippedPart": {"why": "reason"},
     "SkippedStep": {"why": "reason"},
     "TaskGap": {"op": "operator", "open": "initial_gap", "won": "closed_gap"},
@@ -71,7 +70,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
     "imported": {"known": "known_measurements"},
     "measured": {"failed": "failures"},
     "paused": {"why": "reason"},
-    "round_closed": {"rank_own": "own_accuracy", "rank_others": "other_accuracies"},
+    "round_closed": {"rank_own": "own_accuracy"},
 }
 # Values inside of values, by today's name of the field: `[]` marks a list, `{}` a dict by name.
 NESTED: Mapping[str, Mapping[str, str]] = {

@@ -1,12 +1,14 @@
 """Models, measurements and schedules in the database, as the coordinator sends them."""
 
 from datetime import date
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.base import Value
+
+MODEL: Final = "model.onnx"  # the first member of an uploaded tar, whatever the file is called
 
 
 class UploadedModel(Value):

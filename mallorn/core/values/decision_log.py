@@ -32,9 +32,6 @@ class RoundStats(Value):
     own_accuracy: Annotated[
         float | None, Field(description="Share of pairs that its own model ranked correctly; null: too few.")
     ] = None
-    other_accuracies: Annotated[
-        dict[str, float], Field(description="The same for other families' models; 0.1.0 stored it.")
-    ] = {}
 
 
 #: Longer gaps between rounds are pauses of the job, not time in which a device waited for it.

@@ -201,9 +201,6 @@ class FinishReport(Value):
         Field(description="For a range of shapes: each tuned size; other fields report on the last."),
     ] = []
     conditions: Annotated[Conditions | None, Field(description="null: the model was not timed.")] = None
-    untimed_reason: Annotated[str, Field(description="Why the model was not timed; of earlier versions.")] = (
-        ""
-    )
     model_contests: Annotated[
         ModelContests | None, Field(description="null: no close contest, or no time or memory to decide it.")
     ] = None

@@ -80,7 +80,7 @@ def _first_placement(member: Member, old_members: Sequence[Member]) -> Placement
         words = f"joins workloads of the same operator, {member.op}, and structure"
         return Placement(_most_frequent(alike), words)
     start = operator_family(member.op)
-    # Split-off families keep to their structure; earlier versions also merged families.
+    # Split-off families keep to their structure.
     families = [old.family for old in of_operator if not old.family.startswith(f"{start}/")]
     if families:
         return Placement(_most_frequent(families), f"joins workloads of the same operator, {member.op}")

@@ -21,7 +21,7 @@ def cli_page() -> str:
     """Every command with its arguments and options."""
     lines = ["Options of most commands; the others stand with their command.", ""]
     lines += table(["option", "meaning"], [(code(name), words) for name, words in COMMON.items()])
-    lines += ["[Exit codes and errors](errors.md), also as JSON. Names of earlier versions still work.", ""]
+    lines += ["[Exit codes and errors](errors.md), also as JSON.", ""]
     root: Any = get_command(app)
     for title, names in SECTIONS.items():
         lines += [f"## {title}", ""]

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from benchmarks.grow import Network, by_name, drawn_networks, measure, passes
+from mallorn.client.job import Job
 from mallorn.core.states import JobState
 from mallorn.core.values.dataset import UploadedModel
 from mallorn.core.values.job import JobStatus
-from mallorn.job import Job
 
 
 class Api:
@@ -21,7 +21,7 @@ class Api:
     def upload(self, model: Path) -> UploadedModel:
         return UploadedModel(id=model.stem)
 
-    def tune(self, model: str, *given: Any, **options: Any) -> "Answered":
+    def submit(self, model: str, *given: Any, **options: Any) -> "Answered":
         self.asked.append({"model": model, "name": given[4], "seed": given[3], **options})
         return Answered(JobState.DONE, given[4])
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mallorn.cli import jobs
+from mallorn.client.job import Job
 from mallorn.core.errors import ExitCode
 from mallorn.core.states import JobState
 from mallorn.core.values.event import OtherEvent
@@ -17,7 +18,6 @@ from mallorn.db.repositories.devices import Devices, SeenDevice
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.workers import Workers
-from mallorn.job import Job
 from mallorn.stack.data_directory import DataDir, StackInfo
 from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.brought import bring
@@ -41,7 +41,7 @@ def measure(owned: OwnedRows) -> None:
 EMPTY = {
     "jobs": "mallorn tune",
     "models": "mallorn models upload",
-    "records": "no measurements",
+    "dataset records": "no measurements",
     "schedules": "no schedules yet",
     "devices": "mallorn device",
     "workers": "mallorn worker",
@@ -50,16 +50,16 @@ EMPTY = {
 
 def test_nothing_there_gets_words_on_stderr_and_an_empty_list_as_json() -> None:
     for command, said in EMPTY.items():
-        result = mallorn(command)
+        result = mallorn(*command.split())
         assert (result.exit_code, result.stdout) == (0, ""), command
         assert said in result.stderr, command
-        assert data(mallorn(command, "--json")) == [], command
+        assert data(mallorn(*command.split(), "--json")) == [], command
 
 
 def test_without_a_url_the_stack_on_the_data_directory_answers(
     coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mallorn.client.DEFAULT_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr("mallorn.client.coordinator_client.DEFAULT_URL", "http://127.0.0.1:9")
     monkeypatch.delenv("MALLORN_URL", raising=False)
     monkeypatch.setenv("MALLORN_DATA_DIR", str(tmp_path / "home"))
     stack = DataDir(tmp_path / "home")
@@ -106,10 +106,10 @@ REFUSED = [
     (("submit", "MODEL", "-o", "search"), "--option search=random"),
     (("show", "nope"), "next:  mallorn jobs"),
     (("watch", "nope"), "there is no job nope"),
-    (("tasks", "nope"), "there is no job nope"),
-    (("cancel", "nope"), "there is no job nope"),
+    (("jobs", "tasks", "nope"), "there is no job nope"),
+    (("jobs", "cancel", "nope"), "there is no job nope"),
     (("schedules", "nope"), "there is no job nope"),
-    (("records", "--job", "nope"), "there is no job nope"),
+    (("dataset", "records", "--job", "nope"), "there is no job nope"),
     (("schedules", "--target", "{"), "not valid JSON"),
 ]
 
@@ -186,29 +186,34 @@ def test_a_job_on_a_full_disk_says_so(owned: OwnedRows, monkeypatch: pytest.Monk
 
 def test_tasks_are_a_table(owned: OwnedRows) -> None:
     measure(owned)
-    table = mallorn("tasks", owned.job_id).stdout
+    table = mallorn("jobs", "tasks", owned.job_id).stdout
     assert "Weighted" in table
     assert table.splitlines()[-1].split() == ["matmul", "0,", "1"], "both tasks are in one family"
-    assert [task["latency_us"] for task in data(mallorn("tasks", owned.job_id, "--json"))] == [5.0, None]
+    assert [task["latency_us"] for task in data(mallorn("jobs", "tasks", owned.job_id, "--json"))] == [
+        5.0,
+        None,
+    ]
 
 
 def test_what_stock_found_stands_beside_ours_where_its_logs_tell(owned: OwnedRows) -> None:
     measure(owned)
-    assert "tock's" not in mallorn("show", owned.job_id).stdout + mallorn("tasks", owned.job_id).stdout
+    assert (
+        "tock's" not in mallorn("show", owned.job_id).stdout + mallorn("jobs", "tasks", owned.job_id).stdout
+    )
     bring(owned, "w0", 4.0)
     words = "4.0 us for 1 task, on a host that its logs do not name; 5.0 us here"
     assert words in mallorn("show", owned.job_id).stdout
-    table = mallorn("tasks", owned.job_id).stdout
+    table = mallorn("jobs", "tasks", owned.job_id).stdout
     assert "Stock's logs" in table
     assert [line.split()[-1] for line in table.splitlines()[2:4]] == ["4", "-"]
 
 
 def test_records_are_limited_and_filtered(owned: OwnedRows) -> None:
     measure(owned)
-    assert len(data(mallorn("records", "--limit", "1", "--json"))) == 1
-    (failed,) = data(mallorn("records", "--outcome", "build_error", "--json"))
+    assert len(data(mallorn("dataset", "records", "--limit", "1", "--json"))) == 1
+    (failed,) = data(mallorn("dataset", "records", "--outcome", "build_error", "--json"))
     assert failed["error"] == "no"
-    assert "build_error" in mallorn("records").stdout
+    assert "build_error" in mallorn("dataset", "records").stdout
 
 
 @pytest.mark.parametrize("value", ["on", "true", "True"])
@@ -227,9 +232,9 @@ def test_a_private_job_says_so(model: Path) -> None:
 
 
 def test_a_job_is_paused_and_cancelled(owned: OwnedRows) -> None:
-    assert f"mallorn resume {owned.job_id}" in mallorn("pause", owned.job_id).stderr
-    assert data(mallorn("cancel", owned.job_id, "--json"))["state"] == "cancelled"
-    refused(mallorn("cancel", owned.job_id), "is cancelled")
+    assert f"mallorn resume {owned.job_id}" in mallorn("jobs", "pause", owned.job_id).stderr
+    assert data(mallorn("jobs", "cancel", owned.job_id, "--json"))["state"] == "cancelled"
+    refused(mallorn("jobs", "cancel", owned.job_id), "is cancelled")
 
 
 def test_who_cancels_or_leaves_a_job_with_a_first_version_is_told_how_to_fetch_it(
@@ -241,8 +246,8 @@ def test_who_cancels_or_leaves_a_job_with_a_first_version_is_told_how_to_fetch_i
 
     owned.write(lambda session: Jobs(session).store_report_columns(owned.job_id, export_uri="exports/of/it"))
     monkeypatch.setattr(jobs, "show_until_ended", interrupt)
-    for command in ("watch", "cancel"):
-        told = mallorn(command, owned.job_id).stderr
+    for command in ("watch", "jobs cancel"):
+        told = mallorn(*command.split(), owned.job_id).stderr
         assert f"fetch its schedules with   mallorn schedules {owned.job_id}" in told
 
 

@@ -12,7 +12,7 @@ from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, run_round
 from tests.fixtures.told import told_job, told_round, told_task
 
-typed = partial(mallorn, "compare")
+typed = partial(mallorn, "jobs", "compare")
 
 
 @pytest.fixture

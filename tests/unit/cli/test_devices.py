@@ -21,7 +21,7 @@ def liar(owned: OwnedRows) -> None:
 @pytest.mark.usefixtures("liar")
 def test_without_a_terminal_nothing_is_taken_back_unasked(owned: OwnedRows) -> None:
     refused(mallorn("devices", "withdraw", "a liar"), "--yes")
-    assert "withdrawn" not in mallorn("records", "--job", owned.job_id).stdout
+    assert "withdrawn" not in mallorn("dataset", "records", "--job", owned.job_id).stdout
 
 
 @pytest.mark.usefixtures("liar")
@@ -30,7 +30,7 @@ def test_a_person_is_told_how_much_and_may_agree(owned: OwnedRows, monkeypatch: 
     taken = mallorn("devices", "withdraw", "a liar", input="y\n")
     assert "Take back 1 measurements, 0 schedules, 0 active cost models?" in taken.stderr
     assert "taken back: 1 measurements" in taken.stderr
-    assert "withdrawn" in mallorn("records", "--job", owned.job_id).stdout
+    assert "withdrawn" in mallorn("dataset", "records", "--job", owned.job_id).stdout
 
 
 @pytest.mark.usefixtures("liar")

@@ -7,8 +7,8 @@ import pytest
 
 from mallorn import errors
 from mallorn.cli import jobs
+from mallorn.client.http_connection import error_from
 from mallorn.core.errors import ExitCode, MallornError
-from mallorn.http import error_from
 from tests.fixtures.answers import mallorn
 from tests.fixtures.coordinator import Coordinator
 

@@ -28,7 +28,7 @@ Explain = Callable[..., Result]
 @pytest.fixture
 def explain(named_coordinator: Coordinator, owned: OwnedRows) -> Explain:
     """Types `mallorn jobs explain` for the job."""
-    return partial(mallorn, "explain", owned.job_id)
+    return partial(mallorn, "jobs", "explain", owned.job_id)
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_a_job_without_rounds_says_what_it_waits_for(
 
 @pytest.mark.usefixtures("named_coordinator")
 def test_an_unknown_job_is_explained() -> None:
-    refused(mallorn("explain", "nope"), "there is no job nope", "next:  mallorn jobs")
+    refused(mallorn("jobs", "explain", "nope"), "there is no job nope", "next:  mallorn jobs")
 
 
 def told(**changes: Any) -> LoggedRound:

@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import update
 
 from mallorn.cli.terminal import output
+from mallorn.client.progress_lines import print_line
 from mallorn.db.repositories.devices import Devices, SeenDevice
 from mallorn.db.tables import Device, Job, Model, Task, Workload
-from mallorn.progress_lines import print_line
 from mallorn.wording.format_values import Column
 from tests.fixtures.answers import mallorn
 from tests.fixtures.coordinator import Coordinator, OwnedRows

@@ -35,8 +35,8 @@ def filled(owned: OwnedRows) -> OwnedRows:
     ("words", "path"),
     [
         (["jobs"], "/jobs"),
-        (["tasks"], "/jobs/newest/tasks"),
-        (["records"], "/records"),
+        (["jobs", "tasks"], "/jobs/newest/tasks"),
+        (["dataset", "records"], "/records"),
         (["models"], "/models"),
         (["devices"], "/devices"),
         (["workers"], "/workers"),

@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.text import Text
 
 from mallorn.cli.live_view import RoundsSoFar, WholeView, plot, select_slowest_tasks
+from mallorn.client.job import Job
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
-from mallorn.job import Job
 from mallorn.results.best_so_far_curve import CurvePoint
 from tests.fixtures.told import told_job, told_round, told_task
 

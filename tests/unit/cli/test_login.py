@@ -13,10 +13,10 @@ import pytest
 
 import mallorn as package
 from mallorn.cli import login as command
+from mallorn.client.logins import Login, logins_file, read_logins, write_logins
 from mallorn.core.api_keys import ALL_SCOPES, hash_secret
 from mallorn.core.errors import ExitCode
 from mallorn.db.repositories.access_control import ApiKeys
-from mallorn.logins import Login, logins_file, read_logins, write_logins
 from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.issuer import CLIENT, SECRET, Issuer, issuing

@@ -10,20 +10,20 @@ import typer
 from mallorn.cli import tune_and_resume
 from mallorn.cli.tune_and_resume import Ending
 from mallorn.client import Client
-from mallorn.core.errors import Conflict, InvalidRequest
-from mallorn.core.states import JobState
-from mallorn.core.values.graph_report import StoredRecipe
-from mallorn.core.values.job import JobStatus
-from mallorn.core.values.manifest import Manifest
-from mallorn.http import LoggedEvent
-from mallorn.job import Job
-from mallorn.refuse_to_overwrite import (
+from mallorn.client.http_connection import LoggedEvent
+from mallorn.client.job import Job
+from mallorn.client.out_directory import (
     check_model,
     check_target,
     default_directory,
     model_id_of,
     out_directory,
 )
+from mallorn.core.errors import Conflict, InvalidRequest
+from mallorn.core.states import JobState
+from mallorn.core.values.graph_report import StoredRecipe
+from mallorn.core.values.job import JobStatus
+from mallorn.core.values.manifest import Manifest
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.models import onnx_bytes
@@ -114,7 +114,7 @@ def test_a_name_as_long_as_a_file_may_have_is_shortened(coordinator: Coordinator
     stem = "resnet-" + "x" * 233 + "-int8"
     (tmp_path / f"{stem}.onnx").write_bytes(onnx_bytes())
     with Client(coordinator.url) as client:
-        job = client.tune(tmp_path / f"{stem}.onnx", TARGET, name=stem)
+        job = client.submit(tmp_path / f"{stem}.onnx", TARGET, name=stem)
         (model,) = client.models()
     for name, ending in ((job.status.name, "-int8"), (model.name, "-int8.onnx")):
         assert len(name) <= 200

@@ -14,12 +14,8 @@ from mallorn.cli import live_view
 from mallorn.cli.live_view import Eta, format_coarse_time, show_until_ended
 from mallorn.cli.terminal.job_options import parse_input_shape, parse_options
 from mallorn.cli.terminal.output import print_error, stdout, table
-from mallorn.core.device_wait_hint import ServiceAddress, describe_waiting
-from mallorn.core.errors import InvalidRequest, Unavailable
-from mallorn.core.values.decision_log import RoundStatus
-from mallorn.core.values.job import JobStatus, TaskStatus
-from mallorn.job import Job
-from mallorn.progress_lines import (
+from mallorn.client.job import Job
+from mallorn.client.progress_lines import (
     FirstVersion,
     LineView,
     advise_on_budget,
@@ -27,6 +23,10 @@ from mallorn.progress_lines import (
     describe_best_latency,
     summary,
 )
+from mallorn.core.device_wait_hint import ServiceAddress, describe_waiting
+from mallorn.core.errors import InvalidRequest, Unavailable
+from mallorn.core.values.decision_log import RoundStatus
+from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.wording.format_values import (
     Column,
     cell,

@@ -33,7 +33,7 @@ def nothing_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setattr("mallorn.cli.find_client_and_job.DEFAULT_URL", NOBODY)
-    monkeypatch.setattr("mallorn.client.DEFAULT_URL", NOBODY)
+    monkeypatch.setattr("mallorn.client.coordinator_client.DEFAULT_URL", NOBODY)
 
 
 @pytest.fixture
@@ -74,15 +74,15 @@ def finish(left: OwnedRows) -> None:
 def test_what_looks_needs_no_service(there: Type, left: OwnedRows, tmp_path: Path) -> None:
     assert left.job_id in there("jobs").stdout
     assert "1 build_error" in there("show", left.job_id).stdout
-    assert "Weighted" in there("tasks", left.job_id).stdout
-    assert "round 0" in there("explain", left.job_id).stdout
-    assert "build_error" in there("records", "--job", left.job_id).stdout
-    assert left.job_id in there("compare", left.job_id, left.job_id).stdout
+    assert "Weighted" in there("jobs", "tasks", left.job_id).stdout
+    assert "round 0" in there("jobs", "explain", left.job_id).stdout
+    assert "build_error" in there("dataset", "records", "--job", left.job_id).stdout
+    assert left.job_id in there("jobs", "compare", left.job_id, left.job_id).stdout
     assert len(data(there("models", "--json"))) == 1
     assert data(there("schedules", "--json")) == []
     assert data(there("costmodels", "list", "--json")) == []
     out = tmp_path / "report.html"
-    assert there("report", left.job_id, "--out", str(out)).exit_code == 0
+    assert there("jobs", "report", left.job_id, "--out", str(out)).exit_code == 0
     assert left.job_id in out.read_text()
 
 
@@ -100,44 +100,48 @@ def test_a_job_that_has_ended_is_watched_to_its_end(there: Type, left: OwnedRows
     assert json.loads(events.stdout)["payload"] == {"state": "done"}
 
 
-@pytest.mark.parametrize("command", ["watch", "pause"])
+@pytest.mark.parametrize("command", ["watch", "jobs pause"])
 def test_a_job_that_stands_still_is_said_to_and_how_it_goes_on(
     there: Type, left: OwnedRows, place: Path, command: str
 ) -> None:
     refused(
-        there(command, left.job_id),
+        there(*command.split(), left.job_id),
         f"does not go on after 2 of 64 trials (tuning): no service runs on {place}",
         f"next:  mallorn resume {left.job_id} --data {place}",
     )
 
 
 def test_what_changes_something_needs_a_service(there: Type, left: OwnedRows, place: Path) -> None:
-    refused(there("cancel", left.job_id), f"no service runs on {place}", f"next:  mallorn up --data {place}")
+    refused(
+        there("jobs", "cancel", left.job_id),
+        f"no service runs on {place}",
+        f"next:  mallorn up --data {place}",
+    )
     assert data(there("show", left.job_id, "--json"))["state"] == "tuning"
 
 
-@pytest.mark.parametrize("command", ["pause", "cancel"])
+@pytest.mark.parametrize("command", ["jobs pause", "jobs cancel"])
 def test_a_job_that_has_ended_is_not_steered(there: Type, left: OwnedRows, place: Path, command: str) -> None:
     finish(left)
-    result = there(command, left.job_id)
+    result = there(*command.split(), left.job_id)
     assert f"error: job {left.job_id} has ended already: done" in result.stderr
     assert f"next:  mallorn show {left.job_id} --data {place}" in result.stderr
 
 
-@pytest.mark.parametrize("command", ["jobs", "models", "records", "schedules"])
+@pytest.mark.parametrize("command", ["jobs", "models", "dataset records", "schedules"])
 def test_before_the_first_job_there_is_nothing_to_list(there: Type, place: Path, command: str) -> None:
-    result = there(command)
+    result = there(*command.split())
     assert (result.exit_code, result.stdout) == (0, "")
-    assert data(there(command, "--json")) == []
+    assert data(there(*command.split(), "--json")) == []
     assert not place.exists()
 
 
-@pytest.mark.parametrize("command", ["show", "tasks", "explain", "report", "watch"])
+@pytest.mark.parametrize("command", ["show", "jobs tasks", "jobs explain", "jobs report", "watch"])
 def test_before_the_first_job_the_next_step_is_to_tune(there: Type, place: Path, command: str) -> None:
-    result = there(command)
+    result = there(*command.split())
     assert result.exit_code == ExitCode.NOT_FOUND
     assert result.stderr == f"error: no jobs yet\nnext:  mallorn tune model.onnx --data {place}\n"
-    usual = mallorn(command)
+    usual = mallorn(*command.split())
     assert usual.stderr == "error: no jobs yet\nnext:  mallorn tune model.onnx\n"
 
 
@@ -198,11 +202,11 @@ def test_another_users_service_at_the_usual_address_is_named_and_left_alone(
 ) -> None:
     coordinator.upload()
     monkeypatch.setattr("mallorn.cli.find_client_and_job.DEFAULT_URL", coordinator.url)
-    monkeypatch.setattr("mallorn.client.DEFAULT_URL", coordinator.url)
+    monkeypatch.setattr("mallorn.client.coordinator_client.DEFAULT_URL", coordinator.url)
     monkeypatch.setattr("mallorn.core.address_checks.os.getuid", lambda: 4242)
     looked = mallorn("models", "--json")
     assert data(looked) == []
     assert f"the service at {coordinator.url} belongs to user " in looked.stderr
     assert f"add   --url {coordinator.url}" in looked.stderr
-    refused(mallorn("rm", "0a1b"), "belongs to user")
+    refused(mallorn("jobs", "rm", "0a1b"), "belongs to user")
     assert len(data(mallorn("models", "--json", "--url", coordinator.url))) == 1

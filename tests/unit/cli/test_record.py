@@ -123,11 +123,11 @@ def test_both_searchers_measure_their_half_and_no_finish_is_waited_for(
     jobs = [FakeJob(JobState.FINISHING), FakeJob(JobState.DONE)]
     monkeypatch.setattr(wait_until_tuned, "POLL_SEC", 0.0)
 
-    def tune(*_words: Any, **options: Any) -> FakeJob:
+    def submit(*_words: Any, **options: Any) -> FakeJob:
         asked.append(options)
         return jobs[len(asked) - 1]
 
-    api = SimpleNamespace(upload=lambda *_: UploadedModel(id="m"), tune=tune)
+    api = SimpleNamespace(upload=lambda *_: UploadedModel(id="m"), submit=submit)
     stack: Any = SimpleNamespace(api=api)
     recording._measure(stack, tmp_path / "net.onnx", 101, "local", 0, ("conv2d*",))
     assert all(options["only"] == ["conv2d*"] for options in asked)

@@ -25,23 +25,23 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_a_terminal_nothing_is_deleted_unasked(ended: str) -> None:
-    refused(mallorn("rm", ended), f"mallorn jobs rm {ended} --yes")
+    refused(mallorn("jobs", "rm", ended), f"mallorn jobs rm {ended} --yes")
     assert ended in mallorn("jobs").stdout
 
 
 def test_yes_deletes_and_says_what_stays(ended: str) -> None:
-    deleted = mallorn("rm", ended, "--yes")
+    deleted = mallorn("jobs", "rm", ended, "--yes")
     assert (deleted.exit_code, deleted.stdout) == (0, "")
     assert f"mallorn dataset records --job {ended}" in deleted.stderr
     assert mallorn("jobs", "--json").stdout == "[]\n"
 
 
 def test_the_exported_files_alone_go_where_that_is_said(owned: OwnedRows, ended: str) -> None:
-    none = mallorn("rm", ended, "--export", "--yes")
+    none = mallorn("jobs", "rm", ended, "--export", "--yes")
     assert "has no exported files" in none.stderr
     owned.write(lambda session: Jobs(session).store_report_columns(ended, export_uri="exports/of/it"))
-    refused(mallorn("rm", ended, "--export"), f"mallorn jobs rm --export {ended} --yes")
-    deleted = mallorn("rm", ended, "--export", "--yes")
+    refused(mallorn("jobs", "rm", ended, "--export"), f"mallorn jobs rm --export {ended} --yes")
+    deleted = mallorn("jobs", "rm", ended, "--export", "--yes")
     assert deleted.exit_code == 0
     assert f"mallorn show {ended}" in deleted.stderr
     assert "its exported schedules were deleted" in mallorn("show", ended).stderr
@@ -50,34 +50,34 @@ def test_the_exported_files_alone_go_where_that_is_said(owned: OwnedRows, ended:
 def test_what_a_deleted_job_measured_is_found_by_its_id(owned: OwnedRows) -> None:
     owned.measured_round(owned.ok(0))
     owned.write(lambda session: Jobs(session).move_to_state(owned.job_id, list(JobState), JobState.DONE))
-    mallorn("rm", owned.job_id, "--yes")
-    assert owned.job_id in mallorn("records", "--job", owned.job_id).stdout
-    assert "there is no job" in mallorn("records", "--job", "f" * 16).stderr
+    mallorn("jobs", "rm", owned.job_id, "--yes")
+    assert owned.job_id in mallorn("dataset", "records", "--job", owned.job_id).stdout
+    assert "there is no job" in mallorn("dataset", "records", "--job", "f" * 16).stderr
 
 
 def test_a_person_is_asked(ended: str, terminal: None) -> None:
-    kept = mallorn("rm", ended, input="n\n")
+    kept = mallorn("jobs", "rm", ended, input="n\n")
     assert kept.exit_code == 1
     assert f"Delete {ended} (mlp, done)?" in kept.stderr
     assert "nothing was deleted" in kept.stderr
-    assert mallorn("rm", ended, input="y\n").exit_code == 0
+    assert mallorn("jobs", "rm", ended, input="y\n").exit_code == 0
     assert mallorn("show", ended).exit_code == ExitCode.NOT_FOUND
 
 
 def test_one_unknown_job_among_several_deletes_none(ended: str) -> None:
-    assert mallorn("rm", ended, "nowhere", "--yes").exit_code == ExitCode.NOT_FOUND
+    assert mallorn("jobs", "rm", ended, "nowhere", "--yes").exit_code == ExitCode.NOT_FOUND
     assert ended in mallorn("jobs").stdout
 
 
 def test_a_running_job_says_how_to_end_it(owned: OwnedRows) -> None:
-    refused(mallorn("rm", owned.job_id, "--yes"), f"mallorn jobs cancel {owned.job_id}")
+    refused(mallorn("jobs", "rm", owned.job_id, "--yes"), f"mallorn jobs cancel {owned.job_id}")
 
 
 def test_archived_jobs_are_listed_apart(ended: str) -> None:
-    assert "mallorn jobs --archived" in mallorn("archive", ended).stderr
+    assert "mallorn jobs --archived" in mallorn("jobs", "archive", ended).stderr
     assert ended not in mallorn("jobs").stdout
     assert ended in mallorn("jobs", "--archived").stdout
-    assert mallorn("archive", ended, "--undo").exit_code == 0
+    assert mallorn("jobs", "archive", ended, "--undo").exit_code == 0
     assert ended in mallorn("jobs").stdout
     assert "no archived jobs" in mallorn("jobs", "--archived").stderr
 

@@ -26,9 +26,9 @@ def states(coordinator: Coordinator, ids: list[str]) -> list[str]:
 
 
 def test_several_are_paused_and_cancelled(coordinator: Coordinator, ids: list[str]) -> None:
-    assert mallorn("pause", *ids).exit_code == 0
+    assert mallorn("jobs", "pause", *ids).exit_code == 0
     assert states(coordinator, ids) == [JobState.PAUSED] * 3
-    result = mallorn("cancel", *ids, "--json")
+    result = mallorn("jobs", "cancel", *ids, "--json")
     assert states(coordinator, ids) == [JobState.CANCELLED] * 3
     decoder, text, found = json.JSONDecoder(), result.stdout.strip(), []
     while text:
@@ -39,9 +39,9 @@ def test_several_are_paused_and_cancelled(coordinator: Coordinator, ids: list[st
 
 
 def test_those_that_cannot_be_are_told_and_the_others_are(coordinator: Coordinator, ids: list[str]) -> None:
-    assert mallorn("cancel", ids[1]).exit_code == 0
+    assert mallorn("jobs", "cancel", ids[1]).exit_code == 0
     for verb, left in (("pause", JobState.PAUSED), ("cancel", JobState.CANCELLED)):
-        result = mallorn(verb, ids[0], ids[1], "nowhere", ids[2])
+        result = mallorn("jobs", verb, ids[0], ids[1], "nowhere", ids[2])
         assert result.exit_code == 1
         assert f"job {ids[1]} is cancelled" in result.stderr
         assert "there is no job nowhere" in result.stderr
@@ -50,12 +50,12 @@ def test_those_that_cannot_be_are_told_and_the_others_are(coordinator: Coordinat
 
 
 def test_archive_and_rm_go_on_after_one_that_has_not_ended(coordinator: Coordinator, ids: list[str]) -> None:
-    mallorn("cancel", ids[0], ids[2])
-    result = mallorn("archive", *ids, "--json")
+    mallorn("jobs", "cancel", ids[0], ids[2])
+    result = mallorn("jobs", "archive", *ids, "--json")
     assert result.exit_code == 1
     assert [job["id"] for job in json.loads(result.stdout)] == [ids[0], ids[2]]
     assert f"job {ids[1]} is queued" in result.stderr
-    result = mallorn("rm", *ids, "--yes")
+    result = mallorn("jobs", "rm", *ids, "--yes")
     assert result.exit_code == 1
     assert [job["id"] for job in data(mallorn("jobs", "--json"))] == [ids[1]]
     assert data(mallorn("jobs", "--archived", "--json")) == []

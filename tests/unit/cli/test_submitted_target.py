@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from mallorn.client.local_service import Connected, resolve_target_to_submit
 from mallorn.core.targets import parse_target
-from mallorn.local_service import Connected, resolve_target_to_submit
 from mallorn.stack.data_directory import DataDir
 from mallorn.workers.device.detect_host import read_host_facts
 from mallorn.workers.host.code_digest import TVM_VERSION

@@ -14,8 +14,8 @@ def test_labels_are_set_at_submit_changed_later_and_listed_by(coordinator: Coord
     with Client(coordinator.url) as client:
         model = coordinator.upload()
         labels = {"team": "vision", "nightly": ""}
-        job = client.tune(model, target=TARGET, trials=1, name="net", labels=labels)
-        other = client.tune(model, target=TARGET, trials=1)
+        job = client.submit(model, target=TARGET, trials=1, name="net", labels=labels)
+        other = client.submit(model, target=TARGET, trials=1)
         assert job.status.labels == labels
         assert [found.id for found in client.jobs(labels=["team=vision", "nightly"])] == [job.id]
         assert list(client.jobs(labels=["team"], name="mlp")) == []
@@ -48,7 +48,7 @@ def test_only_an_admin_lists_another_owners_jobs_and_never_by_what_is_private(st
     )}  # fmt: skip
     with Client(coordinator.url, keys["ada"]) as ada:
         model, options = coordinator.ask(keys["ada"], "PUT", "/models", content=b"x").json()["id"], True
-        private = ada.tune(model, target=TARGET, trials=1, name="secret", private=options, labels={"a": ""})
+        private = ada.submit(model, target=TARGET, trials=1, name="secret", private=options, labels={"a": ""})
         assert [job.id for job in ada.jobs(owner="ada", name="secret")] == [private.id]
     assert coordinator.ask(keys["bob"], "GET", "/jobs", params={"owner": "ada"}).status_code == 403
     with Client(coordinator.url, keys["root"]) as root:

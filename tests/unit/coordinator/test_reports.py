@@ -42,7 +42,7 @@ def test_it_is_the_page_that_the_command_writes(
     monkeypatch.setattr(service, "MAX_LIMIT", 2)  # three rounds are two pages
     served = coordinator.http.get(f"/jobs/{tuned.job_id}/report")
     file = tmp_path / "report.html"
-    assert mallorn("report", tuned.job_id, "-o", file, "--url", coordinator.url).exit_code == 0
+    assert mallorn("jobs", "report", tuned.job_id, "-o", file, "--url", coordinator.url).exit_code == 0
     assert undated(served.text) == undated(file.read_text())
     assert "3 rounds" in assert_inert(served.text).text
     assert "build_error2fused_w1no" in assert_inert(served.text).text

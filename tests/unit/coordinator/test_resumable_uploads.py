@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-import mallorn.http
-import mallorn.model_upload
+import mallorn.client.http_connection
+import mallorn.client.model_upload
 from mallorn import Client
 from mallorn.core.api_keys import Scope
 from mallorn.core.errors import Unavailable
@@ -23,8 +23,8 @@ SIZE: int = 3 * PART + 100
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploaded_models, "PART_BYTES", PART)
-    monkeypatch.setattr(mallorn.model_upload, "PARTS_FROM_BYTES", PART)
-    monkeypatch.setattr(mallorn.http, "RETRY_SEC", 0.0)
+    monkeypatch.setattr(mallorn.client.model_upload, "PARTS_FROM_BYTES", PART)
+    monkeypatch.setattr(mallorn.client.http_connection, "RETRY_SEC", 0.0)
 
 
 @pytest.fixture
@@ -177,9 +177,9 @@ def test_an_owner_has_a_limited_number_of_unfinished_uploads(start: Start) -> No
 
 def test_an_owner_has_a_limited_number_of_running_uploads(start: Start) -> None:
     limited = start(quota_uploads=1)
-    with limited.parts.uploads.hold_request_slot("local"):
+    with limited.parts.uploads.count_request("local"):
         assert limited.http.put("/models", content=b"a").status_code == 429
-        with limited.parts.uploads.hold_request_slot("bob"):
+        with limited.parts.uploads.count_request("bob"):
             pass
     assert limited.http.put("/models", content=b"a").status_code == 200
 

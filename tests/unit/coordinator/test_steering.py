@@ -2,6 +2,7 @@
 
 from httpx import Response
 
+from mallorn.client.http_connection import parse_events
 from mallorn.core import queues
 from mallorn.core.states import JobState, WorkKind
 from mallorn.core.values.event import BenchStartedEvent
@@ -9,7 +10,6 @@ from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem
-from mallorn.http import parse_events
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.stored import open_rounds
 

@@ -55,7 +55,7 @@ def test_a_client_goes_to_another_users_service_only_when_told_to(
 ) -> None:
     url = f"http://127.0.0.1:{port}"
     monkeypatch.delenv("MALLORN_URL", raising=False)
-    monkeypatch.setattr("mallorn.client.DEFAULT_URL", url)
+    monkeypatch.setattr("mallorn.client.coordinator_client.DEFAULT_URL", url)
     monkeypatch.setattr(os, "getuid", lambda: 4242)
     settings.cache_clear()
     with pytest.raises(NotYours, match=f"the service at {url} belongs to user") as refusal:

@@ -10,9 +10,9 @@ import pytest
 import tvm
 from tvm import relax, te
 
+from mallorn.client.onnx_export import as_onnx, to_onnx
 from mallorn.core.errors import InvalidModel
 from mallorn.graphc.export.export_checks import is_relax_file
-from mallorn.onnx_export import as_onnx, to_onnx
 from mallorn.workers.tvm.network.extract_tasks import extract
 from mallorn.workers.tvm.network.graph_recipes import TUNED
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network

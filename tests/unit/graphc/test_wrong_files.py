@@ -20,9 +20,9 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from typer.testing import CliRunner
 
 from mallorn.cli.main import app
+from mallorn.client.onnx_export import as_onnx
 from mallorn.core.errors import InvalidModel, MallornError
 from mallorn.core.values.graph_report import TensorSpec
-from mallorn.onnx_export import as_onnx
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 
 Write = Callable[[Path], object]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from mallorn import Client
+from mallorn.client.onnx_export import as_onnx, to_onnx
 from mallorn.core.errors import InvalidModel
 from mallorn.core.installation import MissingPackage, pip_install_command
-from mallorn.onnx_export import as_onnx, to_onnx
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.models import onnx_bytes
 
@@ -98,7 +98,7 @@ def test_a_torch_module_without_example_inputs_is_refused(install: Install) -> N
     install(torch=torch(print))
     with pytest.raises(InvalidModel, match="example inputs") as caught, as_onnx(MyNet()):
         pass
-    assert caught.value.hint == "client.tune(net, example_inputs=(x,))"
+    assert caught.value.hint == "client.submit(net, example_inputs=(x,))"
 
 
 def test_a_keras_file_is_loaded_and_exported(install: Install, tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_tune_takes_a_module(install: Install, coordinator: Coordinator) -> None
 
     install(torch=torch(export), onnxscript={})
     with Client(coordinator.url) as client:
-        job = client.tune(MyNet(), TARGET, trials=3, example_inputs=("x",))
+        job = client.submit(MyNet(), TARGET, trials=3, example_inputs=("x",))
         (model,) = client.models()
     assert (model.name, model.id) == ("MyNet.onnx", job.status.model_id)
 

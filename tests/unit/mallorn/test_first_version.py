@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from mallorn.client.http_connection import LoggedEvent
+from mallorn.client.job import Job
+from mallorn.client.progress_lines import FirstVersion
 from mallorn.core.errors import InvalidRequest, MallornError, Unavailable
 from mallorn.core.values.finish_report import FinishReport
-from mallorn.http import LoggedEvent
-from mallorn.job import Job
-from mallorn.progress_lines import FirstVersion
 from tests.fixtures.told import told_job
 
 REFINED = told_job("finishing", exported=True)

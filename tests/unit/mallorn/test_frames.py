@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mallorn import Client
+from mallorn.client.dataframes import HISTORY
 from mallorn.core.installation import MissingPackage, import_optional_module, pip_install_command
 from mallorn.core.outcomes import Outcome
-from mallorn.dataframes import HISTORY
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, run_round
 

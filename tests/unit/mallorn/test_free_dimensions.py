@@ -8,9 +8,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mallorn.cli.terminal import free_dimensions as on_terminal
 from mallorn.client import Client
+from mallorn.client.model_upload import find_free_inputs
 from mallorn.core.check_option_kwargs import free_dimensions_error
 from mallorn.core.errors import InvalidModel
-from mallorn.model_upload import find_free_inputs
 
 
 @pytest.fixture

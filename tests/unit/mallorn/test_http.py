@@ -8,9 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-import mallorn.client
-import mallorn.http
-import mallorn.model_upload
+import mallorn.client.coordinator_client
+import mallorn.client.http_connection
+import mallorn.client.model_upload
 from mallorn import Client
 from mallorn.core import errors
 from mallorn.core.outcomes import Outcome
@@ -53,10 +53,12 @@ def test_a_client_tells_the_id_where_the_log_says_more() -> None:
         "hint": "",
         "request_id": "here",
     }
-    error = mallorn.http.error_from(httpx.Response(503, json=body))
+    error = mallorn.client.http_connection.error_from(httpx.Response(503, json=body))
     assert isinstance(error, errors.Unavailable)
     assert error.message == "the database does not answer (request here)"
-    refused = mallorn.http.error_from(httpx.Response(404, json={**body, "error": "NotFound"}))
+    refused = mallorn.client.http_connection.error_from(
+        httpx.Response(404, json={**body, "error": "NotFound"})
+    )
     assert (refused.message, refused.request_id) == ("the database does not answer", "here")
 
 
@@ -159,7 +161,7 @@ def test_a_missing_file_is_named_before_anything_is_asked() -> None:
 
 
 def test_a_lost_answer_to_a_submit_makes_no_second_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mallorn.http, "RETRY_SEC", 0.0)
+    monkeypatch.setattr(mallorn.client.http_connection, "RETRY_SEC", 0.0)
     keys: list[str] = []
 
     def lossy(request: httpx.Request) -> httpx.Response:
@@ -168,13 +170,13 @@ def test_a_lost_answer_to_a_submit_makes_no_second_job(monkeypatch: pytest.Monke
             raise httpx.ReadError("connection reset")
         return httpx.Response(200, json={"id": "j", "state": "queued"})
 
-    assert client(lossy).tune("0" * 64).id == "j"
+    assert client(lossy).submit("0" * 64).id == "j"
     assert len(keys) == 2
     assert keys[0] == keys[1]
 
 
 def test_a_submit_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mallorn.http, "RETRY_SEC", 0.0)
+    monkeypatch.setattr(mallorn.client.http_connection, "RETRY_SEC", 0.0)
     tries: list[str] = []
 
     def away(request: httpx.Request) -> httpx.Response:
@@ -182,7 +184,7 @@ def test_a_submit_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None
         raise httpx.ConnectError("refused")
 
     with pytest.raises(errors.Unavailable, match="no coordinator answers"):
-        client(away).tune("0" * 64)
+        client(away).submit("0" * 64)
     assert len(tries) == 3
 
 
@@ -197,7 +199,7 @@ def refusing(times: int, waited: list[float], monkeypatch: pytest.MonkeyPatch) -
             return httpx.Response(429, json=body, headers={"Retry-After": "7"})
         return httpx.Response(200, json={"items": [], "next_cursor": None})
 
-    monkeypatch.setattr(mallorn.http.time, "sleep", waited.append)
+    monkeypatch.setattr(mallorn.client.http_connection.time, "sleep", waited.append)
     return client(answer)
 
 
@@ -212,7 +214,7 @@ def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
     with refusing(99, waited, monkeypatch) as api, pytest.raises(errors.TooMany, match="3 requests"):
         api.devices()
-    assert len(waited) == mallorn.http.RETRIES
+    assert len(waited) == mallorn.client.http_connection.RETRIES
 
 
 def test_what_changes_something_is_not_sent_again_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,8 +255,8 @@ PATIENCE_ENDS = [
 
 @pytest.fixture
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mallorn.model_upload, "LOOK_EVERY_SEC", 0.0)
-    monkeypatch.setattr(mallorn.model_upload, "PATIENCE_SEC", 0.2)
+    monkeypatch.setattr(mallorn.client.model_upload, "LOOK_EVERY_SEC", 0.0)
+    monkeypatch.setattr(mallorn.client.model_upload, "PATIENCE_SEC", 0.2)
 
 
 @pytest.mark.usefixtures("quickly")

@@ -8,14 +8,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-import mallorn.http
-import mallorn.job
+import mallorn.client.http_connection
+import mallorn.client.job
 from mallorn import Job, errors
+from mallorn.client.http_connection import Connection, parse_events
+from mallorn.client.job import JobFailed, unzip
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.values.event import FinishingEvent, OtherEvent
 from mallorn.core.values.verdict import Level, Verdict
-from mallorn.http import Connection, parse_events
-from mallorn.job import JobFailed, unzip
 
 
 def event(number: int) -> bytes:
@@ -60,8 +60,8 @@ def job(answer: object, state: str = "tuning") -> Job:
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mallorn.http, "RETRY_SEC", 0.0)
-    monkeypatch.setattr(mallorn.job, "LOOK_SEC", 0.0)
+    monkeypatch.setattr(mallorn.client.http_connection, "RETRY_SEC", 0.0)
+    monkeypatch.setattr(mallorn.client.job, "LOOK_SEC", 0.0)
 
 
 def test_a_dropped_stream_resumes_behind_the_last_event_seen() -> None:
@@ -77,7 +77,7 @@ def test_a_stream_that_ends_before_the_job_is_opened_again() -> None:
 
 
 def test_a_coordinator_that_stays_away_ends_the_stream_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mallorn.http, "RECONNECTS", 2)
+    monkeypatch.setattr(mallorn.client.http_connection, "RECONNECTS", 2)
     script = Script(Flaky(event(1)), 503, 503)
     events = job(script).events()
     assert next(events).payload == {"n": 1}
@@ -88,8 +88,8 @@ def test_a_coordinator_that_stays_away_ends_the_stream_with_an_error(monkeypatch
 
 def test_those_whom_one_restart_cut_off_come_back_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(mallorn.http, "RETRY_SEC", 1.0)
-    monkeypatch.setattr(mallorn.http.time, "sleep", pauses.append)
+    monkeypatch.setattr(mallorn.client.http_connection, "RETRY_SEC", 1.0)
+    monkeypatch.setattr(mallorn.client.http_connection.time, "sleep", pauses.append)
     for _ in range(50):
         list(job(Script(event(1), event(2))).events())
     assert len(set(pauses)) > 10

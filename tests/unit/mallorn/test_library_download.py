@@ -8,12 +8,12 @@ from typing import Any
 import httpx
 import pytest
 
+from mallorn.client.http_connection import Connection
+from mallorn.client.job import Job
 from mallorn.core.errors import InvalidRequest, NotFound, Unavailable
 from mallorn.core.values.finish_report import StoredLibrary
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.manifest import Manifest
-from mallorn.http import Connection
-from mallorn.job import Job
 
 CONTENT = bytes(range(256)) * 40
 DIGEST = sha256(CONTENT).hexdigest()
@@ -59,7 +59,7 @@ def job(answer: Any) -> Job:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mallorn.http.RETRY_SEC", 0.0)
+    monkeypatch.setattr("mallorn.client.http_connection.RETRY_SEC", 0.0)
 
 
 def test_a_library_is_written_where_one_wants_it(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 from onnx import helper
 
 from mallorn import Client
+from mallorn.client.model_upload import ModelUpload
+from mallorn.client.onnx_export import as_onnx
 from mallorn.core.errors import InvalidModel
-from mallorn.model_upload import ModelUpload
-from mallorn.onnx_export import as_onnx
 from mallorn.workers.process.unpack_model import unpack
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.onnx_network import onnx_network

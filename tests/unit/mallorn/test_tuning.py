@@ -16,10 +16,13 @@ import httpx
 import pytest
 
 import mallorn
-import mallorn.http
-import mallorn.job
+import mallorn.client.http_connection
+import mallorn.client.job
 from mallorn import Client, Job
-from mallorn import tune_model as tuning
+from mallorn.client import tune_model as tuning
+from mallorn.client.http_connection import Connection
+from mallorn.client.job import JobFailed
+from mallorn.client.local_service import Connected
 from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.installation import MissingPackage, pip_install_command
 from mallorn.core.settings import settings
@@ -29,9 +32,6 @@ from mallorn.core.values.job import JobStatus
 from mallorn.core.values.manifest import Manifest
 from mallorn.db.migrate import upgrade
 from mallorn.db.session import Database
-from mallorn.http import Connection
-from mallorn.job import JobFailed
-from mallorn.local_service import Connected
 from mallorn.stack.data_directory import DataDir
 from mallorn.stack.read_only_coordinator import NothingRuns
 from mallorn.workers.device import nvidia_driver
@@ -105,8 +105,8 @@ def _archive(name: str) -> bytes:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(mallorn.http, "RETRY_SEC", 0.0)
-    monkeypatch.setattr(mallorn.job, "LOOK_SEC", 0.0)
+    monkeypatch.setattr(mallorn.client.http_connection, "RETRY_SEC", 0.0)
+    monkeypatch.setattr(mallorn.client.job, "LOOK_SEC", 0.0)
     monkeypatch.setattr("mallorn.report.notebook_card.UPDATE_SEC", 0.0)
     monkeypatch.delenv("MALLORN_URL", raising=False)
     settings.cache_clear()

@@ -155,13 +155,13 @@ def test_the_command_writes_one_file(
     named_coordinator: Coordinator, tuned: OwnedRows, tmp_path: Path
 ) -> None:
     file = tmp_path / "report.html"
-    result = mallorn("report", tuned.job_id, "-o", file)
+    result = mallorn("jobs", "report", tuned.job_id, "-o", file)
     assert (result.exit_code, result.stdout.strip()) == (0, str(file)), result.stderr
     text = assert_inert(file.read_text()).text
     assert "2.230 ms" in text
     assert "build_error2fused_w1no" in text
-    assert data(mallorn("report", tuned.job_id, "-o", file, "--json")) == {"file": str(file)}
-    refused(mallorn("report", tuned.job_id, "-o", tmp_path), "choose another --out")
+    assert data(mallorn("jobs", "report", tuned.job_id, "-o", file, "--json")) == {"file": str(file)}
+    refused(mallorn("jobs", "report", tuned.job_id, "-o", tmp_path), "choose another --out")
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -49,7 +49,7 @@ from mallorn.workers.host.host_memory import is_large
 from mallorn.workers.host.linker import find_c_compiler, link_shared
 from mallorn.workers.interfaces.model_compiler import Compiled, Shapes, Untuned
 from mallorn.workers.tvm.cuda.compile_cuda import collect_device_code
-from mallorn.workers.tvm.network.graph_recipes import recipe_of
+from mallorn.workers.tvm.network.graph_recipes import check_recipe
 from mallorn.workers.tvm.network.import_onnx_to_relax import import_at_point, load_network
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target, run_steps
 from mallorn.workers.tvm.records.tuning_database import read_database
@@ -169,7 +169,7 @@ def compile_model(
     manifest: Manifest | None = None,
 ) -> Compiled:
     started_sec = time.monotonic()
-    steps, tvm_target = recipe_of(recipe), as_tvm_target(target)
+    steps, tvm_target = check_recipe(recipe), as_tvm_target(target)
     steps_after = steps.model_dump()["after"]
     mods, inputs, outputs = import_networks(model_path, target, recipe, input_shapes, dynamic)
     with tempfile.TemporaryDirectory() as scratch:
@@ -233,7 +233,7 @@ def import_networks(
     key = model_path, os.stat(model_path).st_mtime_ns, target, options
     if key not in _latest_networks:
         _latest_networks.clear()
-        tvm_target, steps = as_tvm_target(target), recipe_of(recipe).before
+        tvm_target, steps = as_tvm_target(target), check_recipe(recipe).before
         constants = share_equal_constants.Constants()
         mods: dict[str, tvm.IRModule] = {}
         points: list[dict[str, int]] = [{}] if dynamic is None else dynamic.points

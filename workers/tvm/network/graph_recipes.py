@@ -14,7 +14,7 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import resolve
 from mallorn.core.targets import CUDA, Target
 from mallorn.core.values.graph_report import RecipeStep, StoredRecipe
-from mallorn.graphc.core.pass_registry import OLD_NAMES, OWN_PASSES
+from mallorn.graphc.core.pass_registry import OWN_PASSES
 from mallorn.graphc.export.export_checks import FLOAT32, FP16, TF32, precision_of_steps
 from mallorn.graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES
 
@@ -80,16 +80,11 @@ def precision_of(recipe: StoredRecipe) -> str:
     return precision_of_steps(recipe.model_dump()["before"])
 
 
-def recipe_of(recipe: StoredRecipe) -> StoredRecipe:
-    """Return a stored recipe with today's names of passes. Raises InvalidRequest if it has
-    no name or version."""
+def check_recipe(recipe: StoredRecipe) -> StoredRecipe:
+    """Return the recipe. Raises InvalidRequest if it has no name or version."""
     if not recipe.name or recipe.version < 1:
         raise InvalidRequest(f"not a graph recipe: {recipe.to_stored_json()}")
-
-    def renamed(steps: Sequence[RecipeStep]) -> list[RecipeStep]:
-        return [step.model_copy(update={"name": OLD_NAMES.get(step.name, step.name)}) for step in steps]
-
-    return recipe.model_copy(update={"before": renamed(recipe.before), "after": renamed(recipe.after)})
+    return recipe
 
 
 def skipped_passes(recipe: StoredRecipe) -> dict[str, str]:

@@ -16,8 +16,8 @@ from mallorn.graphc.core.pass_registry import OWN_PASSES, Step, resolve_pass
 from mallorn.graphc.core.pass_runner import run_passes
 from mallorn.workers.tvm.network.check_onnx_model import describe_tvm_error
 from mallorn.workers.tvm.network.graph_recipes import (
+    check_recipe,
     faulty_parts,
-    recipe_of,
     skippable_passes,
     with_skipped_passes,
 )
@@ -78,7 +78,7 @@ def run_passes_skipping_failures(
     module and a report. Raises PassFailed if leaving out passes does not help.
     """
     try:
-        return recipe, *run_steps(mod, recipe_of(recipe).before, target)
+        return recipe, *run_steps(mod, check_recipe(recipe).before, target)
     except PassFailed as error:
         failed = error
     if failed.name in OWN_PASSES:

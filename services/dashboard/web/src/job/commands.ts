@@ -40,7 +40,7 @@ export function snippets(server: string = serverAddress(), hasKey = false): Snip
   const api = `${server}/api/v1`;
   return [
     { name: "Command line", text: reaching("mallorn tune model.onnx", server) },
-    { name: "Python", text: `import mallorn\n\njob = mallorn.Client("${server}").tune("model.onnx", target="local")\nprint(job.id)` },
+    { name: "Python", text: `import mallorn\n\njob = mallorn.Client("${server}").submit("model.onnx", target="local")\nprint(job.id)` },
     {
       name: "curl",
       text: [

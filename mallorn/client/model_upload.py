@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import urlencode
 
+from mallorn.client.http_connection import AnswerLost, Connection, Retries
 from mallorn.core.check_option_kwargs import OptionKwargs
 from mallorn.core.detect_non_onnx_format import SAMPLE_BYTES, foreign_format
 from mallorn.core.errors import Forbidden, InvalidModel, NotFound, TooMany, Unavailable
 from mallorn.core.storable_json import TOLD, quote_untrusted
-from mallorn.core.values.dataset import UploadStatus
-from mallorn.http import AnswerLost, Connection, Retries
+from mallorn.core.values.dataset import MODEL, UploadStatus
 
 CHUNK_BYTES: Final = 1 << 20
-MODEL: Final = "model.onnx"  # name of the tar's first member, whatever the file is called
 Progress = Callable[[int, int], None]  # bytes sent, bytes in all
 PARTS_FROM_BYTES: Final = 64 << 20  # larger models are uploaded in parts
 PART_RETRIES: Final = 6

@@ -8,10 +8,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from mallorn.client.model_upload import ModelUpload
 from mallorn.core.detect_non_onnx_format import CONVERT_HDF5
 from mallorn.core.errors import InvalidModel
 from mallorn.core.installation import import_optional_module, pip_install_command
-from mallorn.model_upload import ModelUpload
 from mallorn.wording.format_values import file_name
 
 Convert = Callable[[Path, Path], None]
@@ -86,7 +86,7 @@ def find_model_file(model: str | Path) -> Path:
 def _export_torch(module: Any, example_inputs: Any, dynamic_shapes: Any, file: Path) -> None:
     if example_inputs is None:
         message = "a torch module needs example inputs to be exported"
-        raise InvalidModel(message, hint="client.tune(net, example_inputs=(x,))")
+        raise InvalidModel(message, hint="client.submit(net, example_inputs=(x,))")
     import_optional_module("onnxscript", "the export of a torch module", "torch")
     args: tuple[Any, ...] = ()
     kwargs: dict[str, object] = {}

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mallorn.client import Client
+from mallorn.client.coordinator_client import Client
+from mallorn.client.job import Job
+from mallorn.client.progress_lines import print_line
 from mallorn.core.errors import NoDevice, Unavailable
 from mallorn.core.installation import python_path
 from mallorn.core.settings import Settings
 from mallorn.core.targets import CUDA, LOCAL, parse_target
 from mallorn.core.version import API
-from mallorn.job import Job
-from mallorn.progress_lines import print_line
 from mallorn.stack.data_directory import LOCK_PATIENCE_SEC, DataDir, StackInfo
 from mallorn.stack.process_specs import mallorn_command
 from mallorn.stack.read_only_coordinator import DataDirTransport, add_data_option_to_hints

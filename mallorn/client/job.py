@@ -9,6 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Self
 
+from mallorn.client.dataframes import frame, history_frame
+from mallorn.client.http_connection import Connection, Json, LoggedEvent, sha256_of
 from mallorn.core.errors import InvalidRequest, JobFailed, TimedOut, Unavailable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState
@@ -19,8 +21,6 @@ from mallorn.core.values.finish_report import FinishReport, StoredLibrary
 from mallorn.core.values.job import JobProgress, JobStatus, TaskStatus
 from mallorn.core.values.manifest import LIBRARY, MANIFEST, read_manifest
 from mallorn.core.values.verdict import Verdict
-from mallorn.dataframes import frame, history_frame
-from mallorn.http import Connection, Json, LoggedEvent, sha256_of
 from mallorn.report.notebook_card import card, watch
 from mallorn.results.best_so_far_curve import curve
 from mallorn.results.decision_summary import add_total_latencies
@@ -28,7 +28,7 @@ from mallorn.results.decision_summary import add_total_latencies
 if TYPE_CHECKING:
     import pandas
 
-    from mallorn.torch_module import TunedModule
+    from mallorn.client.torch_module import TunedModule
 
 LOOK_SEC: Final = 1.0  # least seconds between two refreshes, however many events arrive
 ROUNDS_A_PAGE: Final = 500
@@ -193,8 +193,7 @@ class Job:
 
         With `auto` it goes on as long as trials are worth their time, whatever the budget.
         """
-        # A false `auto` is left out, because older coordinators do not know it.
-        return self._act("resume", {"trials": trials, "auto": True} if auto else {"trials": trials})
+        return self._act("resume", {"trials": trials, "auto": auto})
 
     def bench(self, timeout_sec: float | None = None) -> FinishReport:
         """Time the done job's exported schedules again where it measured; return the latencies.
@@ -257,7 +256,7 @@ class Job:
         Raises what `library` raises, MissingPackage without torch or mallorn_runtime, and
         LibraryRefused of mallorn_runtime if this machine cannot run the library.
         """
-        from mallorn.torch_module import TunedModule
+        from mallorn.client.torch_module import TunedModule
 
         with TemporaryDirectory(prefix="mallorn-") as folder:  # a library that is loaded needs no file
             return TunedModule(self.library(Path(folder, LIBRARY)))

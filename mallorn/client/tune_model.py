@@ -6,18 +6,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Unpack
 
+from mallorn.client.job import Job, Progress
+from mallorn.client.local_service import connected_stack, resolve_requested_target, resolve_target_to_submit
+from mallorn.client.logins import current_url
+from mallorn.client.onnx_export import as_onnx
+from mallorn.client.out_directory import check_job, check_model, default_directory, model_id_of, out_directory
+from mallorn.client.progress_lines import FirstVersion, LineView, print_line
 from mallorn.core.check_option_kwargs import OptionKwargs
 from mallorn.core.errors import Conflict, MallornError
 from mallorn.core.installation import missing_package
 from mallorn.core.settings import settings
 from mallorn.core.targets import CUDA, LOCAL, TargetAttrs
 from mallorn.core.values.job import JobStatus
-from mallorn.job import Job, Progress
-from mallorn.local_service import connected_stack, resolve_requested_target, resolve_target_to_submit
-from mallorn.logins import current_url
-from mallorn.onnx_export import as_onnx
-from mallorn.progress_lines import FirstVersion, LineView, print_line
-from mallorn.refuse_to_overwrite import check_job, check_model, default_directory, model_id_of, out_directory
 from mallorn.report.notebook_card import in_notebook
 
 # The extras that a local service needs, each with a module that shows that it is installed.
@@ -66,7 +66,7 @@ def tune(
                 target = resolve_requested_target(CUDA, is_here=True)
             elif url is None and target == LOCAL:
                 target = resolve_target_to_submit(stack, LOCAL)
-            job = stack.api.tune(file, target, trials, minutes, seed, name or file.stem, **options)
+            job = stack.api.submit(file, target, trials, minutes, seed, name or file.stem, **options)
             with _rewrite_hints_for_python():
                 check_job(directory, job, force)
             _follow(job, directory, progress)

@@ -17,16 +17,16 @@ from typing import Any, Final
 import torch
 from torch import Tensor, fx
 
+from mallorn.client.job import Job
+from mallorn.client.logins import current_url
+from mallorn.client.torch_module import TunedModule
+from mallorn.client.tune_model import tune
 from mallorn.core.errors import InvalidModel
 from mallorn.core.private_files import make_private_directory
 from mallorn.core.settings import settings
 from mallorn.core.targets import LOCAL
 from mallorn.core.values.manifest import LIBRARY
 from mallorn.core.version import VERSION
-from mallorn.job import Job
-from mallorn.logins import current_url
-from mallorn.torch_module import TunedModule
-from mallorn.tune_model import tune
 from mallorn.workers.device.detect_host import detect_target, read_host_facts
 from mallorn.workers.sandbox.untrusted_files import TamperedFile, open_plain
 

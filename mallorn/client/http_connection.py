@@ -133,7 +133,7 @@ class Connection:
         while True:
             page = self.get(path, cursor=cursor, **params)
             yield from page["items"]
-            cursor = page.get("next_cursor")  # older coordinators do not page every list
+            cursor = page["next_cursor"]
             if cursor is None:
                 return
 
@@ -354,6 +354,6 @@ def parse_events(lines: Iterable[str]) -> Iterator[LoggedEvent | None]:
             fields[name] = value.removeprefix(" ")
         elif "data" in fields:
             payload = json.loads(fields["data"])
-            payload.pop("kind", None)  # older coordinators repeat the kind in the data
+            payload.pop("kind", None)  # it repeats the name of the event
             yield LoggedEvent(int(fields["id"]), fields.get("event", "message"), payload)
             fields = {}

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from mallorn.client.job import Job
+from mallorn.client.model_upload import ModelUpload
 from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.manifest import MANIFEST, read_manifest
-from mallorn.job import Job
-from mallorn.model_upload import ModelUpload
 from mallorn.wording.format_values import file_name
 
 CHOOSE: Final = "--out OTHER_DIR, or --force to write over it"

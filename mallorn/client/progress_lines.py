@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from mallorn.client.job import Job
 from mallorn.core.control_characters import escape_control_characters
 from mallorn.core.errors import MallornError, Unavailable
 from mallorn.core.states import JobState
 from mallorn.core.values.event import ExportedEvent
 from mallorn.core.values.job import JobStatus
-from mallorn.job import Job
 from mallorn.results.judge_job import DOING
 from mallorn.wording.format_values import describe_headroom, first_line, format_latency, format_spent_trials
 

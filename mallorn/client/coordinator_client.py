@@ -8,6 +8,12 @@ from urllib.parse import quote
 
 import httpx
 
+from mallorn.client.dataframes import frame
+from mallorn.client.http_connection import Connection
+from mallorn.client.job import Job
+from mallorn.client.logins import current_url, key_of
+from mallorn.client.model_upload import ModelUpload, Progress, Uploader, find_free_inputs
+from mallorn.client.onnx_export import as_onnx
 from mallorn.core.address_checks import check_own_service
 from mallorn.core.api_keys import OwnerAction
 from mallorn.core.check_option_kwargs import OptionKwargs, free_dimensions_error
@@ -17,12 +23,6 @@ from mallorn.core.values.access_control import ApiKey, AuditEntry, NewApiKey, Ow
 from mallorn.core.values.cost_model_version import CostModelVersion
 from mallorn.core.values.dataset import DatasetStats, Record, ScheduleLookup, UploadedModel, VerifiedSchedule
 from mallorn.core.values.fleet import DeviceStatus, Withdrawn, WorkerStatus
-from mallorn.dataframes import frame
-from mallorn.http import Connection
-from mallorn.job import Job
-from mallorn.logins import current_url, key_of
-from mallorn.model_upload import ModelUpload, Progress, Uploader, find_free_inputs
-from mallorn.onnx_export import as_onnx
 from mallorn.wording.format_values import short_name
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ Wanted = str | TargetAttrs
 
 
 class Client:
-    """Client of one coordinator: `Client().tune("model.onnx", trials=200).wait()`.
+    """Client of one coordinator: `Client().submit("model.onnx", trials=200).wait()`.
 
     The URL defaults to MALLORN_URL, else to the service of `mallorn login`, else to the
     address of `mallorn up`; the key to MALLORN_API_KEY, else to the one kept for that URL.
@@ -93,7 +93,7 @@ class Client:
         labels: Mapping[str, str] | None = None,
         **options: Unpack[OptionKwargs],
     ) -> Job:
-        """Submit a tuning job for a model: a model's id, or a model to upload first.
+        """Submit a tuning job for a model: a model's id, or a model to upload first. Return it at once.
 
         Without `trials` the job runs as many trials as are worth their time, or as fit into
         `minutes`. A Keras file, a TFLite file or a `torch.nn.Module` is converted to ONNX
@@ -116,11 +116,9 @@ class Client:
             "name": None if name is None else short_name(name),
             "priority": priority,
             "options": options,
-        } | ({"labels": dict(labels)} if labels else {})  # older coordinators do not know labels
+            "labels": dict(labels or {}),
+        }
         return Job(self.connection, self.connection.post("/jobs", body, is_repeatable=True))
-
-    #: The same under the name of earlier versions. It returns at once, unlike `mallorn.tune`.
-    tune = submit
 
     def job(self, job_id: str) -> Job:
         """Return the job whose id is, or begins with, `job_id`, if only one id does."""
@@ -145,12 +143,7 @@ class Client:
         model whose id begins with `model`, and in one of the states if several are given.
         Times are in seconds since the epoch. `owner` and `all_owners` need an admin's key.
         """
-        # False is left out, because older coordinators do not know these parameters.
-        filters: dict[str, object] = {
-            "state": state,
-            "archived": archived or None,
-            "all_owners": all_owners or None,
-        }
+        filters: dict[str, object] = {"state": state, "archived": archived, "all_owners": all_owners}
         filters |= {"owner": owner, "name": name, "label": list(labels) or None, "model": model}
         filters |= {"created_after": created_after, "created_before": created_before}
         return (Job(self.connection, body) for body in self.connection.iterate_json("/jobs", **filters))
