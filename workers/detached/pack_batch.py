@@ -104,14 +104,6 @@ class BatchFile:
         self.calls += calls
         return True
 
-    def write(self, file: Path, manifest: bytes) -> None:
-        """Write everything to one zip file, and put run_batch.py next to it."""
-        program = zip_program()
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, data in {run_batch.MANIFEST: manifest, "run_batch.py": program, **self.files}.items():
-                archive.writestr(name, data)
-        (file.parent / "run_batch.py").write_bytes(program)
-
 
 class Packing:
     """Makes one batch. On failure, the rounds or last stage that it leased are released."""
@@ -192,7 +184,11 @@ class Packing:
             passes=tuple(self._passes),
             checks=tuple(self._checks),
         )
-        self._file.write(file, text)
+        (file.parent / "run_batch.py").write_bytes(zip_program())
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.write(file.parent / "run_batch.py", "run_batch.py")
+            for name, data in {run_batch.MANIFEST: text, **self._file.files}.items():
+                archive.writestr(name, data)
         store_batch(self._runtime.settings.artifacts, batch)
         with self._database.transaction() as session:
             for hold in self._holds:

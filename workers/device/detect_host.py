@@ -7,22 +7,19 @@ import sys
 from collections.abc import Mapping, Set
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, NotRequired, TypedDict
 
 from mallorn.core.errors import InvalidTarget, Unavailable
 from mallorn.core.host_id import host_id
 from mallorn.core.installation import python_path
 from mallorn.core.targets import Target, parse_target
 from mallorn.graphc.export.cpu_features import X86
-from mallorn.workers.device.cpu_speed_limits import cpu_info, describe_cpus
+from mallorn.workers.device.cpu_speed_limits import CpuFacts, cpu_info, describe_cpus
 from mallorn.workers.host.core_lock import lock_identity
 from mallorn.workers.sandbox.sandbox import allowed_environment
 from mallorn.workers.sandbox.seccomp import X86_64
 from mallorn.workers.sandbox.syscall import syscall
 from mallorn.workers.subprocesses.cgroups import cpu_quota
-
-if TYPE_CHECKING:  # batches take this module along, without pydantic
-    from mallorn.workers.device.device_class import HostFacts, Identity
 
 LLVM_TIMEOUT_SEC = 120
 LLVM_CPU_PROGRAM = """
@@ -39,12 +36,39 @@ X86_LEVELS = (
 )
 
 
-def read_host_facts() -> "HostFacts":
+class HostFacts(CpuFacts):
+    host_id: str  # unique
+
+
+class RuntimeFacts(TypedDict):
+    """Facts about TVM's runtime and the GPU that it drives."""
+
+    tvm_version: str
+    threads: int
+    accelerator: NotRequired[str]  # the name of the GPU; empty if there is none
+    gpu_index: NotRequired[int]  # among the visible GPUs of the host
+    gpu_uuid: NotRequired[str]
+    gpu_memory_bytes: NotRequired[int]
+    gpu_driver: NotRequired[str]
+    gpu_power_limit: NotRequired[str]  # as `+300W`; empty if it is the GPU's default
+
+
+class Identity(HostFacts, RuntimeFacts):
+    name: str
+    target: str
+    address: str
+    is_local: bool
+    sandbox: str  # of its sessions: `full`, `off`, or what is missing
+    locks: str  # `lock_identity` of its process
+    disturbed: dict[str, float] | None  # DisturbedInterval: what it measures under was changed
+
+
+def read_host_facts() -> HostFacts:
     """Return present facts about this host; times are comparable within a `host_class`."""
     return {"host_id": host_id(), **describe_cpus(_cached_cpu_info(), available_cores())}
 
 
-def refresh_host_facts(identity: "Identity") -> "Identity":
+def refresh_host_facts(identity: Identity) -> Identity:
     """Return `identity` with this host's present governor, quota, power and locks."""
     accelerator = identity.get("accelerator", "").replace(" ", "-")
     present: Identity = {**identity, **read_host_facts(), "locks": lock_identity()}

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, NamedTuple, NotRequired, TypedDict
+from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import Field
 
@@ -12,7 +12,6 @@ from mallorn.core.registry import VIRTUAL_DEVICES
 from mallorn.core.storable_json import check_storable
 from mallorn.core.values.base import Value
 from mallorn.core.values.fleet import DeviceInfo
-from mallorn.workers.device.cpu_speed_limits import CpuFacts
 
 LONGEST: Final = 16_384  # characters of a device's whole description
 MOST_THREADS: Final = 4096
@@ -64,33 +63,6 @@ class Endpoint:
     @property
     def device_class(self) -> DeviceClass:
         return DeviceClass(self.host_class, self.tvm_version, self.threads)
-
-
-class HostFacts(CpuFacts):
-    host_id: str  # unique
-
-
-class RuntimeFacts(TypedDict):
-    """Facts about TVM's runtime and the GPU that it drives."""
-
-    tvm_version: str
-    threads: int
-    accelerator: NotRequired[str]  # the name of the GPU; empty if there is none
-    gpu_index: NotRequired[int]  # among the visible GPUs of the host
-    gpu_uuid: NotRequired[str]
-    gpu_memory_bytes: NotRequired[int]
-    gpu_driver: NotRequired[str]
-    gpu_power_limit: NotRequired[str]  # as `+300W`; empty if it is the GPU's default
-
-
-class Identity(HostFacts, RuntimeFacts):
-    name: str
-    target: str
-    address: str
-    is_local: bool
-    sandbox: str  # of its sessions: `full`, `off`, or what is missing
-    locks: str  # `lock_identity` of its process
-    disturbed: dict[str, float] | None  # DisturbedInterval: what it measures under was changed
 
 
 class _RequiredFacts(Value):

@@ -19,8 +19,7 @@ from mallorn.core.errors import HostFault, InvalidRequest, Unavailable
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS, host_id, share_locks
 from mallorn.core.locked_folders import find_excess, remove_tree
-from mallorn.workers.device.detect_host import refresh_host_facts
-from mallorn.workers.device.device_class import Identity
+from mallorn.workers.device.detect_host import Identity, refresh_host_facts
 from mallorn.workers.device.forked_process import ask_in_fork, describe_exit, fork, is_waiting_on_descriptor
 from mallorn.workers.device.gpu_meter import GpuMeter
 from mallorn.workers.device.measuring_conditions import MeasuringConditions, adopt_orphans, kill_children

@@ -9,21 +9,18 @@ import resource
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mallorn.core.errors import InvalidTarget, MallornError
 from mallorn.core.targets import CPU_KINDS, CUDA, Target
 from mallorn.workers.device.cuda_driver import Gpu, load_cuda_runtime
-from mallorn.workers.device.detect_host import available_cores
+from mallorn.workers.device.detect_host import RuntimeFacts, available_cores
 from mallorn.workers.device.gpu_meter import GpuMeter
 from mallorn.workers.host.process_priority import raise_priority
 from mallorn.workers.sandbox.sandbox import OFF, SandboxSpec, enter_sandbox
 from mallorn.workers.sandbox.sandbox_support import require_sandbox_mode
 from mallorn.workers.sandbox.system_paths import accelerator_paths
 from mallorn.workers.subprocesses.hide_torch import hide_torch
-
-if TYPE_CHECKING:
-    from mallorn.workers.device.device_class import RuntimeFacts
 
 _M_PERTURB: Final = -6  # glibc's name for the option
 # In all bytes: 3.4e38 as float32, NaN as float16, an index far out of bounds.
@@ -90,7 +87,7 @@ def poison_fresh_memory() -> None:
         mallopt(_M_PERTURB, _HUGE ^ 0xFF)  # allocated memory gets the complement
 
 
-def runtime_facts(target: Target, gpu: Gpu | None = None, meter: GpuMeter | None = None) -> "RuntimeFacts":
+def runtime_facts(target: Target, gpu: Gpu | None = None, meter: GpuMeter | None = None) -> RuntimeFacts:
     """Describe TVM's runtime in this process. Also starts its thread pool and, on a GPU, a
     CUDA context. Raises HostFault if the GPU cannot be used."""
     import tvm

@@ -11,8 +11,7 @@ from mallorn.core.errors import InvalidTarget
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
 from mallorn.workers.device.cuda_driver import Gpu
-from mallorn.workers.device.detect_host import read_host_facts, refresh_host_facts
-from mallorn.workers.device.device_class import Identity
+from mallorn.workers.device.detect_host import Identity, read_host_facts, refresh_host_facts
 from mallorn.workers.device.forked_process import ask_in_fork
 from mallorn.workers.device.prepare_session import runtime_facts, set_runtime_environment
 from mallorn.workers.device.private_sockets import listen

@@ -17,7 +17,7 @@ from tvm.runtime import Module, load_module, num_threads
 from mallorn.core.errors import HostFault
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
-from mallorn.workers.device.device_class import Identity
+from mallorn.workers.device.detect_host import Identity
 from mallorn.workers.device.gpu_meter import GpuLoad, GpuMeter
 from mallorn.workers.device.measuring_conditions import list_threads
 from mallorn.workers.device.model_kernel_times import Kernels, clock_of, enable_cuda_graphs

@@ -9,7 +9,7 @@ import pytest
 
 from mallorn.workers.device import cpu_speed_limits, detect_host
 from mallorn.workers.device.cpu_speed_limits import find_cpu_speed_limits, read_cpu_governor
-from mallorn.workers.device.device_class import Identity
+from mallorn.workers.device.detect_host import Identity
 from mallorn.workers.device.device_server import DeviceServer
 from tests.fixtures.control_groups import V2_MOUNT, MadeUp
 

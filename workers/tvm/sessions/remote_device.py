@@ -24,7 +24,8 @@ from mallorn.core.fleet_key import HINT
 from mallorn.core.os_errors import reports_too_many_files, too_many_files_error
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
-from mallorn.workers.device.device_class import DeviceClass, Identity, endpoint_of
+from mallorn.workers.device.detect_host import Identity
+from mallorn.workers.device.device_class import DeviceClass, endpoint_of
 from mallorn.workers.device.random_and_saved_arrays import TimedArguments
 from mallorn.workers.device.rpc_handshake import DEATH_NOTICE, NO_SESSION, UNHEARD
 from mallorn.workers.device.session_gateway import (
