@@ -531,7 +531,7 @@ def _load_cuda(needs: Json) -> tuple[Any, str]:
         signal.alarm(0)  # the driver answered
         load_cuda_runtime()
     except MallornError as error:
-        raise BatchRefused(error.reason) from None
+        raise BatchRefused(str(error)) from None
     if not gpus:
         raise BatchRefused("this machine has no cuda device")
     arch = str(needs.get("arch", "")).removeprefix("sm_")
