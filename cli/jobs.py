@@ -54,7 +54,6 @@ from mallorn.wording.format_values import (
     Cell,
     Column,
     describe_headroom,
-    first_line,
     format_duration,
     format_latency,
     format_moment,
@@ -74,7 +73,7 @@ JOB_COLUMNS: Final = (
         "VS ONNXRUNTIME", lambda job: str(compare_with_onnxruntime(job.finish_report.latency_us) or "")
     ),
     Column[JobStatus]("AGE", lambda job: format_duration(time.time() - job.created_at)),
-    Column[JobStatus]("REASON", lambda job: first_line(job.reason)),
+    Column[JobStatus]("WHY", lambda job: job.explanation),
 )
 
 OWNER_COLUMN: Final = Column[JobStatus]("OWNER", lambda job: job.owner)
@@ -189,7 +188,8 @@ def show(
     facts: dict[str, Cell] = {
         "name": status.name,
         "state": status.state,
-        "reason": status.reason,
+        "why": status.waiting_because or status.ended_because or status.explanation,
+        "hint": status.hint,
         "labels": format_labels(status.labels),
         "model": status.model_id,
         "target": status.target,

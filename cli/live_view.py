@@ -21,10 +21,9 @@ from mallorn.client.progress_lines import (
     describe_activity,
     describe_best_latency,
 )
-from mallorn.core.device_wait_hint import find_device_command
 from mallorn.core.errors import Unavailable
 from mallorn.core.estimate_finish_time import finish_sec
-from mallorn.core.states import JobState
+from mallorn.core.states import Cause, JobState
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.results.best_so_far_curve import CurvePoint, best_total, curve
@@ -182,7 +181,7 @@ def _print_messages_once(show: Show, console: Console, first: FirstVersion) -> S
     def show_and_print(job: JobStatus) -> None:
         for message in (
             advise_on_budget(job),
-            find_device_command(job.reason, job.cause),
+            f"next: {job.hint}" if job.cause in (Cause.NOT_HERE, Cause.UNLIKE) else "",
             first.announce_first_export(job),
         ):
             if message and message not in printed:

@@ -36,7 +36,7 @@ def wait_until_tuned(job: Job, hint: str) -> None:
     if job.status.state is JobState.FINISHING:
         job.cancel()
     elif job.status.state is not JobState.DONE:
-        raise NotTuned(f"job {job.id} was {job.status.state}: {job.status.reason}", hint=hint)
+        raise NotTuned(f"job {job.id} was {job.status.state}: {job.status.explanation}", hint=hint)
 
 
 @contextmanager

@@ -89,9 +89,9 @@ class DeviceDemand:
             if not is_used and target not in self._refusals:
                 self._refusals[target] = self._why_not(target)
             if not is_used and (refusal := self._refusals[target]):
-                words = describe_waiting(target.text, ServiceAddress.of(self._settings), refusal)
+                waiting = describe_waiting(target.text, ServiceAddress.of(self._settings), refusal)
                 with self._database.transaction() as session:
-                    JobsWaitingForDevice(session).set_reason(target.text, words, refusal)
+                    JobsWaitingForDevice(session).set_waiting(target.text, waiting)
             else:
                 self._used_sec[target] = now_sec
         self._used_sec = {target: t for target, t in self._used_sec.items() if now_sec - t < UNUSED_SEC}

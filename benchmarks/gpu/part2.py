@@ -28,7 +28,17 @@ BUILDERS: Final = 16
 SEARCH_SHARE: Final = 0.15
 JOB_SHARE: Final = 0.32
 _END_SEC: Final = 20.0  # for a service to end after it was asked to
-_TOLD: Final = ("id", "state", "reason", "verdict", "progress", "report", "started_at", "finished_at")
+_TOLD: Final = (
+    "id",
+    "state",
+    "waiting_because",
+    "ended_because",
+    "verdict",
+    "progress",
+    "report",
+    "started_at",
+    "finished_at",
+)
 ARCHIVE: Final = "part4.tar.xz"
 _DATASET: Final = "dataset"  # in HOME: what another machine measured
 _MEASURED: Final = "measured.json"  # in HOME: trials by model that other machines measured

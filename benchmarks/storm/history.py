@@ -57,10 +57,10 @@ class History:
                 del self._bereaved[row.kind, row.subject]
 
     def states(self) -> dict[str, tuple[JobState, str]]:
-        """State and reason of every job."""
+        """State of every job, and why it ended."""
         with self._database.session() as session:
             rows = [Jobs(session).get(job_id, None) for job_id in self.jobs]
-            return {row.id: (JobState(row.state), row.reason) for row in rows}
+            return {row.id: (JobState(row.state), row.ended_because) for row in rows}
 
     def all_ended(self) -> bool:
         return all(state in ENDED for state, _reason in self.states().values())

@@ -72,7 +72,7 @@ def _row(api: Client, path: Path, trials: int) -> Row:
         return Row(path.stem, trials, refused=error.message)
     status, report = job.status, job.status.report
     if status.graph is None or report is None:
-        return Row(path.stem, trials, refused=status.reason)
+        return Row(path.stem, trials, refused=status.explanation)
     latency = {engine: timed.median for engine, timed in report.latency_us.items() if timed is not None}
     return Row(
         path.stem,

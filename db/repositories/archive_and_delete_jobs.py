@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, and_, delete, exists, or_, select, update
 from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
 from mallorn.db.database_clock import now
-from mallorn.db.repositories.base import reason_columns, seconds_from_now
+from mallorn.db.repositories.base import UNEXPLAINED, seconds_from_now
 from mallorn.db.repositories.finish_states import FinishSteps
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.targets import Targets
@@ -33,7 +33,7 @@ ENDED: Final = tuple(state for state in JobState if state.is_final)
 # Texts and reports that the deletion of a job clears.
 WORDS: Final[dict[str, object]] = {
     "name": "",
-    **reason_columns(""),
+    **UNEXPLAINED,
     "suggest": None,
     "tuning_ended": "",
     "graph": None,

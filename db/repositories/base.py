@@ -2,19 +2,22 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import asdict
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import ColumnElement, CursorResult, Executable, Select, any_, func, literal, select, true
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from mallorn.core.errors import NotFound
-from mallorn.core.states import Cause
+from mallorn.core.states import Waiting
 from mallorn.db.database_clock import now
 from mallorn.db.tables import Base, Job
 
 Found = TypeVar("Found")
 ERROR_CHARS = 600  # a row stores this much of the end of an error message
+# Columns of a job that neither waits nor has ended, and whose state says what is done.
+UNEXPLAINED: Final[dict[str, object]] = {**asdict(Waiting("")), "ended_because": "", "step": None}
 
 
 class Repository:
@@ -66,11 +69,6 @@ class Repository:
 def seconds_from_now(seconds: float) -> ColumnElement[float]:
     """Return the SQL expression for `seconds` from now, by the database's clock."""
     return now() + seconds
-
-
-def reason_columns(reason: str, cause: Cause = Cause.OTHER, detail: str = "") -> dict[str, str]:
-    """Return the columns that explain a job's state: a text, and its cause for programs."""
-    return {"reason": reason, "cause": cause, "cause_detail": detail}
 
 
 def require_row(row: Found | None, subject: str, hint: str = "") -> Found:

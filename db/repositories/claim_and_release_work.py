@@ -5,8 +5,8 @@ from typing import Final
 
 from sqlalchemy import func, select
 
-from mallorn.core.errors import MallornError
-from mallorn.core.states import JobState, RoundState, WorkKind
+from mallorn.core.errors import LeaseLost, MallornError
+from mallorn.core.states import JobState, RoundState, Waiting, WorkKind
 from mallorn.core.values.event import FailedEvent, RoundPoisonedEvent, RoundReturnedEvent, StageReturnedEvent
 from mallorn.db.repositories.base import ERROR_CHARS, Repository
 from mallorn.db.repositories.job_events_and_warnings import Events
@@ -79,14 +79,16 @@ class WorkItems(Repository):
 
     def return_work(self, hold: LeaseToken, error: MallornError, *, is_delayed: bool = False) -> bool:
         """Return unfinished work for another worker; show in its job what it waits for."""
-        job_id, reason = self._job_of(hold), error.reason
+        job_id = self._job_of(hold)
+        # Another worker goes on at once with the work of one that is stopped.
+        message = "" if isinstance(error, LeaseLost) else error.message
         if hold.item.kind is WorkKind.ROUND:
-            is_returned = self._close(hold, RoundState.QUEUED, reason)
+            is_returned = self._close(hold, RoundState.QUEUED, message)
         else:
             self.lock_job(job_id)
             is_returned = Leases(self.session).return_work(hold, is_delayed)
-        if is_returned and reason:
-            Jobs(self.session).set_reason(job_id, reason)
+        if is_returned and message:
+            Jobs(self.session).set_waiting(job_id, Waiting(message, error.hint))
         return is_returned
 
     def end_expired_leases(self, job_id: str | None) -> Sequence[Loss]:
@@ -132,7 +134,7 @@ class WorkItems(Repository):
                 pause_job(self.session, job_id, error)
         elif Leases(self.session).leave_to_other_hosts(hold, left_by):
             self._record_loss(Loss(hold, job_id, is_given_up=False), error)
-            Jobs(self.session).set_reason(job_id, error.reason)
+            Jobs(self.session).set_waiting(job_id, Waiting(error.message, error.hint))
 
     def give_up(self, hold: LeaseToken, error: MallornError) -> None:
         """Do not retry: mark a round as given up, or fail the job if the work is a stage."""
@@ -168,21 +170,21 @@ class WorkItems(Repository):
             events.append(job_id, event_type(round=index, attempt=loss.hold.attempt, error=text))
         elif item.kind in STATES and loss.is_given_up:
             if error is None:
-                reason = f"{SILENT} {MAX_DEATHS} times"
-                failed_event = FailedEvent(reason=reason)
+                because, hint = f"{SILENT} {MAX_DEATHS} times", ""
+                failed_event = FailedEvent(reason=because)
             else:
-                reason = _describe_interruption(STATES[item.kind], f"{limit} times", error)
-                failed_event = failure(error)
-            Jobs(self.session).move_to_state(job_id, [STATES[item.kind]], JobState.FAILED, reason)
+                because = _describe_interruption(STATES[item.kind], f"{limit} times", error)
+                hint, failed_event = error.hint, failure(error)
+            Jobs(self.session).move_to_state(job_id, [STATES[item.kind]], JobState.FAILED, because, hint)
             events.append(job_id, failed_event)
         elif item.kind in STATES:
             stage = STATES[item.kind]
             if error is not None:
-                reason = _describe_interruption(stage, "and is tried again", error)
-                Jobs(self.session).set_reason(job_id, reason)
+                because = _describe_interruption(stage, "and is tried again", error)
+                Jobs(self.session).set_waiting(job_id, Waiting(because, error.hint))
             text = SILENT if error is None else error.message
             events.append(job_id, StageReturnedEvent(state=stage, error=text))
 
 
 def _describe_interruption(state: JobState, consequence: str, error: MallornError) -> str:
-    return f"{state} was interrupted {consequence}: {error.headline}\n{error.hint}".strip()
+    return f"{state} was interrupted {consequence}: {error.headline}"

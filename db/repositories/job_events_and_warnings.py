@@ -41,12 +41,6 @@ class Events(Repository):
         read."""
         return self.find_newest_by_job([job_id], kind).get(job_id)
 
-    def is_last(self, job_id: str, kind: type[JobEvent], *rivals: type[JobEvent]) -> bool:
-        """Return whether, of a job's events of these kinds, the last is of the first kind."""
-        names = [event.model_fields["kind"].default for event in (kind, *rivals)]
-        kinds = select(Event.kind).where(Event.job_id == job_id, Event.kind.in_(names))
-        return bool(self.session.scalar(kinds.order_by(Event.seq.desc()).limit(1)) == names[0])
-
     def find_newest_by_job(self, job_ids: Sequence[str], kind: type[EventType]) -> dict[str, EventType]:
         """Return each job's last event of a kind; leave out jobs without a readable one."""
         name = kind.model_fields["kind"].default

@@ -6,9 +6,10 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from mallorn.core.errors import MallornError
-from mallorn.core.states import JobState, WorkKind
+from mallorn.core.states import JobState, Waiting, WorkKind
 from mallorn.core.values.event import CancelledEvent, FailedEvent, PausedEvent
 from mallorn.core.values.graph_report import GraphReport
+from mallorn.core.values.job import JobStep
 from mallorn.db.repositories.finish_states import FinishSteps
 from mallorn.db.repositories.job_events_and_warnings import Events, NewJobWarning, Warnings
 from mallorn.db.repositories.jobs import Jobs
@@ -22,11 +23,12 @@ def fail_job(
     session: Session, job_id: str, state: JobState, error: MallornError, hold: LeaseToken | None = None
 ) -> bool:
     """Fail a job and cancel its rounds; False if its state or lease has changed."""
-    if not Jobs(session).move_to_state(job_id, [state], JobState.FAILED, error.reason, hold=hold):
+    jobs = Jobs(session)
+    if not jobs.move_to_state(job_id, [state], JobState.FAILED, error.message, error.hint, hold=hold):
         return False
     Rounds(session).cancel_open(job_id)
     event = failure(error)
-    Jobs(session).store_report_columns(job_id, suggest=event.suggest)
+    jobs.store_report_columns(job_id, suggest=event.suggest)
     Events(session).append(job_id, event)
     return True
 
@@ -35,14 +37,14 @@ def pause_job(session: Session, job_id: str, error: MallornError) -> None:
     """Pause a tuning job because of an error, and show the user how to resume it."""
     if Jobs(session).get(job_id, None).state == JobState.TUNING:
         next_step = f"{error.hint}   (then: mallorn resume {job_id})"
-        Jobs(session).pause(job_id, None, f"{error.message}\n{next_step}")
+        Jobs(session).pause(job_id, None, Waiting(error.message, next_step))
         Rounds(session).cancel_queued(job_id)
         Events(session).append(job_id, PausedEvent(state=JobState.PAUSED, reason=error.message))
 
 
-def cancel(session: Session, job_id: str, owner: str | None, reason: str) -> Job:
+def cancel(session: Session, job_id: str, owner: str | None, because: str) -> Job:
     """Cancel a job and its rounds. Raises NotFound if there is none, Conflict if ended."""
-    job = Jobs(session).cancel(job_id, owner, f"cancelled {reason}")
+    job = Jobs(session).cancel(job_id, owner, f"cancelled {because}")
     Rounds(session).cancel_open(job_id)
     Events(session).append(job_id, CancelledEvent(state=JobState(job.state), trials=job.trials))
     return job
@@ -97,14 +99,14 @@ class ReplacedCode(Jobs):
         )
         return True
 
-    def import_with_graph_passes(self, job_id: str, graph: GraphReport, reason: str) -> None:
+    def import_with_graph_passes(self, job_id: str, graph: GraphReport, because: str) -> None:
         """Store another report of graph passes, and import the job again with these."""
-        if self._queue_import(job_id, reason):
+        if self._queue_import(job_id, because):
             self.store_report_columns(job_id, graph=graph)
 
-    def _queue_import(self, job_id: str, reason: str) -> bool:
+    def _queue_import(self, job_id: str, because: str) -> bool:
         states = JobState.TUNING, JobState.FINISHING
-        if not self.move_to_state(job_id, states, JobState.QUEUED, reason):
+        if not self.move_to_state(job_id, states, JobState.QUEUED, step=JobStep(name=because)):
             return False
         Rounds(self.session).cancel_open(job_id)
         FinishSteps(self.session).forget(job_id)

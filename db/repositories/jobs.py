@@ -10,12 +10,13 @@ from sqlalchemy import ColumnElement, case, delete, func, or_, select, true, tup
 from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.job_options import KeptOptions
 from mallorn.core.labels import MOST_LABELS
-from mallorn.core.states import PAUSED_BY_OWNER, SEARCH, WRITE, ZERO_SHOT, Cause, JobState, WorkKind
+from mallorn.core.states import PAUSED_BY_OWNER, SEARCH, WRITE, ZERO_SHOT, JobState, Waiting, WorkKind
 from mallorn.core.values.finish_report import FinishReport
+from mallorn.core.values.job import JobStep
 from mallorn.core.values.machine import Machine
 from mallorn.db.database_clock import now
 from mallorn.db.paging import Page, check_limit, decode_cursor, page
-from mallorn.db.repositories.base import Repository, is_owned_by, reason_columns, require_row
+from mallorn.db.repositories.base import UNEXPLAINED, Repository, is_owned_by, require_row
 from mallorn.db.repositories.devices import has_machine_key, machine_key_of
 from mallorn.db.repositories.job_progress import count_by_outcome
 from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem, is_still_held
@@ -196,20 +197,22 @@ class Jobs(Repository):
         job_id: str,
         from_states: Collection[JobState],
         to_state: JobState,
-        reason: str = "",
+        ended_because: str = "",
+        hint: str = "",
         *,
+        step: JobStep | None = None,
         hold: LeaseToken | None = None,
     ) -> bool:
         """Change a job's state, if it is in `from_states` and `hold`, if given, is valid.
 
-        Also end the leases of its stages, and open the stage of the new state for
-        workers. Return whether the state changed.
+        `step` is what is done in the new state. Also end the leases of the job's stages, and
+        open the stage of the new state for workers. Return whether the state changed.
         """
         self.lock_job(job_id)
         started_at = func.coalesce(Job.started_at, now())
         values = {
             "state": to_state,
-            **reason_columns(reason),
+            **(UNEXPLAINED | {"ended_because": ended_because, "hint": hint, "step": step}),
             "finished_at": now() if to_state.is_final else None,
             "resume_state": Job.state if to_state is JobState.FAILED else None,
             "started_at": Job.started_at if to_state is JobState.QUEUED else started_at,
@@ -222,22 +225,15 @@ class Jobs(Repository):
             self._update_leases(job_id, to_state)
         return has_moved
 
-    def pause(
-        self, job_id: str, owner: str | None, reason: str = "", cause: Cause = Cause.OTHER, detail: str = ""
-    ) -> Job:
-        """Pause a job: for its owner, or because of `reason` if the service pauses it.
+    def pause(self, job_id: str, owner: str | None, waiting: Waiting = PAUSED_BY_OWNER) -> Job:
+        """Pause a job. Raises NotFound if there is no such job, Conflict if it is not active."""
+        changes = {"resume_state": Job.state, **asdict(waiting)}
+        return self._change_state(job_id, owner, ACTIVE, JobState.PAUSED, **changes)
 
-        Raises NotFound if there is no such job, Conflict if it is not active.
-        """
-        if not reason:
-            reason, cause = PAUSED_BY_OWNER, Cause.OWNER
-        columns = reason_columns(reason, cause, detail)
-        return self._change_state(job_id, owner, ACTIVE, JobState.PAUSED, columns, resume_state=Job.state)
-
-    def cancel(self, job_id: str, owner: str | None, reason: str = "cancelled by its owner") -> Job:
+    def cancel(self, job_id: str, owner: str | None, because: str = "cancelled by its owner") -> Job:
         """Cancel a job. Raises NotFound if there is no such job, Conflict if it has ended."""
         states = (*ACTIVE, JobState.PAUSED)
-        return self._change_state(job_id, owner, states, JobState.CANCELLED, reason_columns(reason))
+        return self._change_state(job_id, owner, states, JobState.CANCELLED, ended_because=because)
 
     def resume(self, job_id: str, owner: str | None, more_trials: int = 0, *, auto: bool = False) -> Job:
         """Resume a paused job, or continue a job that has reached its finish stage.
@@ -263,9 +259,7 @@ class Jobs(Repository):
             trials = sum(count_by_outcome(self.session, [job.id])[job.id].values())
             spent_trials = case((adds_to_spent, trials))
             changes["trials"] = func.coalesce(Job.trials, spent_trials) + more_trials
-        return self._change_state(
-            job_id, owner, [state], next_state, reason_columns(""), resume_state=None, **changes
-        )
+        return self._change_state(job_id, owner, [state], next_state, resume_state=None, **changes)
 
     def _change_state(
         self,
@@ -273,11 +267,10 @@ class Jobs(Repository):
         owner: str | None,
         states: Collection[JobState],
         state: Any,
-        reason: dict[str, str],
         **changes: Any,
     ) -> Job:
         job = self.get(job_id, owner)
-        changes |= {"state": state, **reason, **NO_TURN}
+        changes = UNEXPLAINED | changes | {"state": state, **NO_TURN}
         if state is JobState.CANCELLED:
             changes["finished_at"] = now()
         conditions = Job.id == job_id, Job.state.in_(states), Job.deleted_at.is_(None)
@@ -287,10 +280,15 @@ class Jobs(Repository):
         self._update_leases(job_id, JobState(job.state))
         return job
 
-    def set_reason(self, job_id: str, reason: str, cause: Cause = Cause.OTHER) -> None:
-        """Set why an active job waits; a paused or ended job keeps its own reason."""
-        conditions = Job.id == job_id, Job.state.in_(ACTIVE), Job.reason != reason
-        self.execute_and_count(update(Job).where(*conditions).values(reason_columns(reason, cause)))
+    def set_waiting(self, job_id: str, waiting: Waiting) -> None:
+        """Set why an active job waits; a paused job keeps why it was paused."""
+        waits_otherwise = Job.state.in_(ACTIVE), Job.waiting_because != waiting.waiting_because
+        self.execute_and_count(update(Job).where(Job.id == job_id, *waits_otherwise).values(asdict(waiting)))
+
+    def set_step(self, job_id: str, step: JobStep | None) -> None:
+        """Set what is done for an active job, which waits no more; None: what its state says."""
+        is_active = Job.id == job_id, Job.state.in_(ACTIVE)
+        self.execute_and_count(update(Job).where(*is_active).values(UNEXPLAINED | {"step": step}))
 
     def store_report_columns(self, job_id: str, **report: Any) -> None:
         """Store results of import, planning or finish; arguments name columns of Job."""
@@ -369,12 +367,12 @@ class JobsWaitingForDevice(Repository):
         active = Job.target_id.in_(target_ids), Job.state.in_(ACTIVE)
         return self.session.scalars(select(func.min(Job.id)).where(*active).group_by(Job.target_id)).all()
 
-    def set_reason(self, target: str, reason: str, why_not_here: str) -> None:
-        """Show in a target's active jobs why no device for it can run on this machine."""
+    def set_waiting(self, target: str, waiting: Waiting) -> None:
+        """Show in a target's active jobs why they wait for a device."""
         target_id = select(TargetRow.id).where(TargetRow.text == target).scalar_subquery()
-        conditions = Job.target_id == target_id, Job.state.in_(ACTIVE), _RUNS, Job.reason != reason
+        is_other = Job.state.in_(ACTIVE), _RUNS, Job.waiting_because != waiting.waiting_because
         self.execute_and_count(
-            update(Job).where(*conditions).values(reason_columns(reason, Cause.NOT_HERE, why_not_here))
+            update(Job).where(Job.target_id == target_id, *is_other).values(asdict(waiting))
         )
 
     def waiting_since(self, job: Job) -> float:

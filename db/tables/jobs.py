@@ -7,7 +7,7 @@ from mallorn.core.states import WRITE, Cause, JobState, RoundState
 from mallorn.core.values.decision_log import RoundNotes, RoundStats
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.graph_report import GraphReport
-from mallorn.core.values.job import JobWarning, SuggestedOptions
+from mallorn.core.values.job import JobStep, JobWarning, SuggestedOptions
 from mallorn.core.values.machine import Machine
 from mallorn.core.values.trial import DecidedTask
 from mallorn.db.tables.base import Base, BigId, CreatedAt, IdPk, Json, Timestamp, ValueType, partial_index
@@ -73,9 +73,12 @@ class Job(Base):
     dataset: Mapped[str] = mapped_column(default=WRITE, server_default=WRITE)  # as in options
     state: Mapped[str] = mapped_column(default=JobState.QUEUED)
     resume_state: Mapped[str | None]  # state from which a paused or failed job resumes
-    reason: Mapped[str] = mapped_column(default="")  # what the job waits for, or why it ended, as text
-    cause: Mapped[str] = mapped_column(default=Cause.OTHER, server_default=Cause.OTHER)  # of the reason
-    cause_detail: Mapped[str] = mapped_column(default="", server_default="")  # NOT_HERE: why, as text
+    # Why the job does not go on, or why it ended, and what its owner can type, as text; or empty.
+    waiting_because: Mapped[str] = mapped_column(default="", server_default="")
+    ended_because: Mapped[str] = mapped_column(default="", server_default="")
+    hint: Mapped[str] = mapped_column(default="", server_default="")
+    step: Mapped[JobStep | None] = mapped_column(ValueType(JobStep))  # what a worker does now
+    cause: Mapped[str] = mapped_column(default=Cause.OTHER, server_default=Cause.OTHER)  # why it waits
     suggest: Mapped[SuggestedOptions | None] = mapped_column(ValueType(SuggestedOptions))  # if it failed
     tuning_ended: Mapped[str] = mapped_column(default="", server_default="")  # why, as text; or empty
     warnings: Mapped[list[JobWarning]] = mapped_column(
@@ -87,6 +90,8 @@ class Job(Base):
     export_deleted_at: Mapped[Timestamp | None]  # its files are deleted, or will be by the next cleanup
     idempotency_key: Mapped[str | None]
     request_hash: Mapped[str | None]
+    # Whether its finish only times the exported schedules again.
+    is_bench: Mapped[bool] = mapped_column(default=False, server_default=false())
     event_count: Mapped[int] = mapped_column(default=0)  # the last event's seq; its row lock orders events
     created_at: Mapped[CreatedAt]
     started_at: Mapped[Timestamp | None]

@@ -13,7 +13,7 @@ from mallorn.client.dataframes import frame, history_frame
 from mallorn.client.http_connection import Connection, Json, LoggedEvent, sha256_of
 from mallorn.core.errors import InvalidRequest, JobFailed, TimedOut, Unavailable
 from mallorn.core.outcomes import Outcome
-from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState
+from mallorn.core.states import Cause, JobState
 from mallorn.core.values.dataset import Record
 from mallorn.core.values.decision_log import LoggedRound, RoundStatus
 from mallorn.core.values.event import BenchedEvent
@@ -161,17 +161,14 @@ class Job:
     @property
     def is_stuck(self) -> bool:
         """Return whether the service paused the job, so that only `resume` continues it."""
-        # Older coordinators report no cause, only the reason text.
-        by_owner = self.status.cause is Cause.OWNER or self.status.reason == PAUSED_BY_OWNER
-        return self.status.state is JobState.PAUSED and not by_owner
+        return self.status.state is JobState.PAUSED and self.status.cause is not Cause.OWNER
 
     def raise_for_state(self) -> None:
         """Raise JobFailed if the last known state is failed, cancelled or stuck."""
         state = self.status.state
         if self.is_stuck or state in (JobState.FAILED, JobState.CANCELLED):
-            reason, _, next_step = self.status.reason.partition("\n")
-            message = f"job {self.id} {state}: {reason or 'no reason was recorded'}"
-            raise JobFailed(message, hint=next_step or f"mallorn show {self.id}")
+            message = f"job {self.id} {state}: {self.status.explanation or 'no reason was recorded'}"
+            raise JobFailed(message, hint=self.status.hint or f"mallorn show {self.id}")
 
     def events(self, after: int = 0) -> Iterator[LoggedEvent]:
         """Iterate over events after id `after` until the job ends; reconnect if needed."""

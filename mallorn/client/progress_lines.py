@@ -1,7 +1,6 @@
 """A job's progress as a share and as lines of text, and download of its first version."""
 
 import math
-import re
 import sys
 import time
 from collections.abc import Callable
@@ -17,21 +16,18 @@ from mallorn.core.states import JobState
 from mallorn.core.values.event import ExportedEvent
 from mallorn.core.values.job import JobStatus
 from mallorn.results.judge_job import DOING
-from mallorn.wording.format_values import describe_headroom, first_line, format_latency, format_spent_trials
+from mallorn.wording.format_values import describe_headroom, format_latency, format_spent_trials
 
-COUNTED: Final = re.compile(r"(\d{1,9}) of (\d{1,9}) tasks")
 # Trials for each task: below the first, it gets less than one round; the second is a usual budget.
 FEW_A_TASK: Final = 16
 USUAL_A_TASK: Final = 64
 NOW_AND_THEN_SEC: Final = 30.0  # longest time without a line while something changes
-NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 def completed_share(job: JobStatus) -> float:
-    """Return the share of a job that is done, by the tasks in its message or its budget."""
-    if match := COUNTED.search(describe_activity(job)):
-        finished_count, total = (int(number) for number in match.groups())
-        return min(1.0, finished_count / total) if total else 0.0
+    """Return the share of a job that is done, by its step or its budget."""
+    if (step := job.progress.step) is not None and step.total:
+        return min(1.0, step.done / step.total)
     if job.state.is_final:
         return 1.0
     if job.minutes is None or job.trials is not None:
@@ -43,7 +39,7 @@ def completed_share(job: JobStatus) -> float:
 
 def describe_activity(job: JobStatus) -> str:
     """Return what a job waits for or is doing, as text; empty while it tunes."""
-    return first_line(job.reason) or ("" if job.state is JobState.TUNING else DOING.get(job.state, ""))
+    return job.explanation or ("" if job.state is JobState.TUNING else DOING.get(job.state, ""))
 
 
 def describe_best_latency(job: JobStatus) -> str:
@@ -88,19 +84,19 @@ def summary(job: JobStatus) -> str:
 
 
 class LineView:
-    """Prints a line when a job's state, message or tenth done changes, or after 30 s."""
+    """Prints a line when a job's state, wait, step or tenth done changes, or after 30 s."""
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._say = say
         self._clock = clock
         self._text = ""
-        self._kind: tuple[str, str, int] | None = None
+        self._kind: tuple[str, str, str, int] | None = None
         self._printed_sec = -math.inf
 
     def show(self, job: JobStatus) -> None:
         text, now_sec = summary(job), self._clock()
-        # A change of one of these prints a line: state, message without numbers, tenths done.
-        kind = job.state, NUMBER.sub("#", describe_activity(job)), int(10 * completed_share(job))
+        step = job.progress.step.name if job.progress.step else ""
+        kind = job.state, job.waiting_because, step, int(10 * completed_share(job))
         is_due = kind != self._kind or now_sec - self._printed_sec >= NOW_AND_THEN_SEC
         if text != self._text and is_due:
             self._say(text)

@@ -55,11 +55,6 @@ class MallornError(Exception):
         return self.message.partition("\n")[0]
 
     @property
-    def reason(self) -> str:
-        """Message and hint, in the form in which a job's reason is stored."""
-        return f"{self.message}\n{self.hint}".strip()
-
-    @property
     def code(self) -> str:
         return type(self).__name__
 

@@ -7,6 +7,7 @@ round: queued -> leased -> done;  queued|leased -> cancelled
        leased -> queued (lease lost, at most twice) -> poison
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal
 
@@ -38,9 +39,9 @@ FINAL: Final = (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
 
 
 class Cause(StrEnum):
-    """Cause of a job's reason, for programs; the reason's text is for people."""
+    """Why a job waits, for programs; `waiting_because` says it to people."""
 
-    OTHER = "other"  # any other cause; the reason's text names it
+    OTHER = "other"  # any other cause, which `waiting_because` names
     OWNER = "owner"  # the owner paused the job; a client that follows it keeps waiting
     NO_DEVICE = "no_device"  # no device of the job's target answers
     NOT_HERE = "not_here"  # no device answers, and the service's machine cannot run one
@@ -51,7 +52,16 @@ class Cause(StrEnum):
         return cls.OTHER
 
 
-PAUSED_BY_OWNER: Final = "paused by its owner"
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Columns of a job that waits: why, what its owner can type, and the cause for programs."""
+
+    waiting_because: str
+    hint: str = ""
+    cause: Cause = Cause.OTHER
+
+
+PAUSED_BY_OWNER: Final = Waiting("paused by its owner", cause=Cause.OWNER)
 
 
 class TaskState(StrEnum):

@@ -17,7 +17,6 @@ from mallorn.wording.format_values import (
     Cell,
     Column,
     describe_headroom,
-    first_line,
     format_duration,
     format_latency,
     format_spent_trials,
@@ -46,7 +45,7 @@ def card(job: JobStatus, tasks: Sequence[TaskStatus], rounds: Sequence[RoundStat
         "Beside onnxruntime": str(compare_with_onnxruntime(job.finish_report.latency_us) or ""),
         "Failures": sum(job.progress.failures.values()) or None,
         "Took": None if finished_at is None else format_duration(finished_at - job.created_at),
-        "Why": first_line(job.reason),
+        "Why": job.explanation,
     }
     rows = [(task.weighted_latency_us, task) for task in tasks if task.weighted_latency_us is not None]
     total_us = sum(time_us for time_us, _ in rows)

@@ -132,7 +132,7 @@ def render_summary(story: ReportData) -> Html:
     options = {n: v for n, v in job.sent_options().items() if n not in REGISTRY["measurer"] or n == measurer}
     rows = {
         "State": job.state,
-        "Why": job.reason,
+        "Why": job.explanation,
         "Model": job.model_id,
         "Target": job.target,
         "Budget": AUTO if job.has_auto_budget else None,

@@ -50,7 +50,7 @@ class DecisionSummary:
     """Trials and gain by task, accuracy of the forecasts, and state of the job."""
 
     state: JobState
-    reason: str
+    explanation: str
     policy: str | None
     rounds: int
     trials: int
@@ -104,7 +104,7 @@ def summarise(job: JobStatus, tasks: Sequence[TaskStatus], rounds: Sequence[Roun
         shares.append(share)
     return DecisionSummary(
         state=job.state,
-        reason=job.reason,
+        explanation=job.explanation,
         policy=job.options.policy if "policy" in job.options.model_fields_set else None,
         rounds=len(rounds),
         trials=trials,

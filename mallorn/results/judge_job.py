@@ -51,20 +51,16 @@ def judge_job(job: JobStatus) -> Verdict:
             next_command=_next_command(job, race),
             comparison=comparison,
         )
-    reason, _, hint = job.reason.strip().partition("\n")
-    command = command_in(job.reason)
+    command = command_in(job.hint)
     if job.state is JobState.FAILED:
-        advice = [hint.replace("\n", " ")] if hint and not command else []
-        words = "; ".join([f"failed: {reason or 'no reason was recorded'}", *advice])
+        advice = [job.hint.replace("\n", " ")] if job.hint and not command else []
+        words = "; ".join([f"failed: {job.explanation or 'no reason was recorded'}", *advice])
         return Verdict(level=Level.POOR, summary=words, next_command=command or f"mallorn show {job.id}")
     if job.state is JobState.CANCELLED:
         return Verdict(level=Level.NONE, summary="cancelled; what it measured is kept")
-    if job.state is JobState.PAUSED:
-        return Verdict(
-            level=Level.NONE, summary=reason or "paused", next_command=command or f"mallorn resume {job.id}"
-        )
-    command = command or f"mallorn watch {job.id}"
-    return Verdict(level=Level.NONE, summary=reason or DOING[job.state], next_command=command)
+    command = command or f"mallorn {'resume' if job.state is JobState.PAUSED else 'watch'} {job.id}"
+    summary = job.explanation or DOING.get(job.state, job.state)
+    return Verdict(level=Level.NONE, summary=summary, next_command=command)
 
 
 def _describe_performance(job: JobStatus, race: Speedup | None) -> list[str]:

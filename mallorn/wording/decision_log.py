@@ -178,5 +178,4 @@ def summary_lines(summary: DecisionSummary) -> Iterator[str]:
     yield f"forecasts: {share}"
     for task in summary.at_rest:
         yield f"at rest:   task {task.index} {task.name}: {first_line(task.reason)}"
-    reason = first_line(summary.reason)
-    yield f"job:       {summary.state}{f': {reason}' if reason else ''}"
+    yield f"job:       {summary.state}{f': {summary.explanation}' if summary.explanation else ''}"

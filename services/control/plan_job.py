@@ -11,12 +11,11 @@ from sqlalchemy.orm import Session
 from mallorn.core import queues
 from mallorn.core.check_plugin_classes import check_allowed_classes, convert_plugin_errors
 from mallorn.core.cost_model_name import private_family_prefix
-from mallorn.core.device_wait_hint import WAITING
 from mallorn.core.errors import ClassRefused, PluginFailed, UnknownName
 from mallorn.core.job_options import JobOptions, KeptOptions
 from mallorn.core.registry import resolve
 from mallorn.core.settings import settings
-from mallorn.core.states import WRITE, ZERO_SHOT, JobState, RoundState
+from mallorn.core.states import WRITE, ZERO_SHOT, Cause, JobState, RoundState, Waiting
 from mallorn.core.targets import Target
 from mallorn.core.values.event import FamilyChangedEvent, FinishingEvent, RoundPlannedEvent
 from mallorn.core.values.machine import machine_limit_us
@@ -149,6 +148,7 @@ def _task_view(job: Job, task: TaskHistory, patterns: Sequence[str]) -> TaskView
 
 
 ANSWERS: Final = "what is known answers"
+NEEDS_BATCH: Final = "a batch takes its next candidates to the device"
 log = logging.getLogger(__name__)
 
 
@@ -195,14 +195,14 @@ def plan_job(
         with convert_plugin_errors(("policy", step.options.policy), ("families", step.options.families)):
             turn, jobs = PlannedJob(messages=group_into_families(session, job, options)), Jobs(session)
             if options.is_detached:  # no worker reaches the device; first results name its host class
-                if not job.reason:
-                    jobs.set_reason(job_id, f"mallorn batch next {job_id} -o FILE")
+                if not job.waiting_because:
+                    jobs.set_waiting(job_id, Waiting(NEEDS_BATCH, f"mallorn batch next {job_id} -o FILE"))
                 plan = _compute_job_plan(step, max_new_rounds if is_carried_in_files else 0)
                 _apply_job_plan(step, turn, *plan)
                 return turn
             if comparable := _comparable_devices(step, devices):
-                if job.cause in WAITING:
-                    jobs.set_reason(job_id, "")
+                if job.cause != Cause.OTHER:  # it waited for a device
+                    jobs.set_step(job_id, job.step)
                 if job.context_id is None:  # the target's first device sets it
                     context_id = ensure_measuring_context(session, comparable[0], options)
                     jobs.bind_context(job_id, context_id)
@@ -217,7 +217,7 @@ def plan_job(
                 _apply_job_plan(step, turn, *_compute_job_plan(step, max_new_rounds))
             return turn
     except UnknownName as error:
-        Jobs(session).set_reason(job_id, error.reason)
+        Jobs(session).set_waiting(job_id, Waiting(error.message, error.hint))
         return PlannedJob(over=True)
     except (ClassRefused, PluginFailed) as error:
         # Without its policy or its families a job cannot run as its owner requested.
@@ -272,8 +272,8 @@ def _apply_job_plan(
     jobs, events, job_id = Jobs(step.session), Events(step.session), step.job.id
     if reason := decision.finished:
         turn.over = True
-        jobs.move_to_state(job_id, [JobState.TUNING], JobState.FINISHING, reason)
-        jobs.store_report_columns(job_id, tuning_ended=reason)
+        jobs.move_to_state(job_id, [JobState.TUNING], JobState.FINISHING)
+        jobs.store_report_columns(job_id, tuning_ended=reason, is_bench=False)
         events.append(job_id, FinishingEvent(reason=reason, outlook=decision.outlook))
         turn.messages.append((queues.FINISH_JOB, job_id))
     task_by_id = {task.id: task for task in tasks}

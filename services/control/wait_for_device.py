@@ -14,7 +14,7 @@ from mallorn.core.device_wait_hint import (
     describe_waiting,
 )
 from mallorn.core.settings import Settings
-from mallorn.core.states import Cause, JobState
+from mallorn.core.states import Cause, JobState, Waiting
 from mallorn.core.values.event import PausedEvent
 from mallorn.db.repositories.control_loop_ticks import LoopTicks
 from mallorn.db.repositories.job_events_and_warnings import Events
@@ -45,28 +45,26 @@ def wait_for_device(session: Session, job: Job, wait_limit: WaitLimit, devices: 
     `devices` are live devices of its target whose times are not comparable with the job's.
     """
     target = Targets(session).get(job.target_id).text
-    difference = ""  # between the first of `devices` and the job's devices
+    waiting = describe_waiting(target, wait_limit.here)
     if job.context_id is not None and devices:
         context, device = Contexts(session).get(job.context_id), devices[0]
         device_words = f"{_describe(device)}, governor {device.info.governor or 'unknown'}"
-        difference = describe_changed_device(job.id, _describe(context), device_words)
+        waiting = describe_changed_device(_describe(context), device_words)
         Rounds(session).cancel_queued(job.id)  # pending rounds would not be comparable either
+    elif job.cause == Cause.NOT_HERE:  # which is more specific
+        waiting = Waiting(job.waiting_because, job.hint, Cause.NOT_HERE)
     # Time during which control was down does not count as waiting.
     waited_sec = read_clock(session) - max(
         LoopTicks(session).running_since(queues.SWEEP), JobsWaitingForDevice(session).waiting_since(job)
     )
-    if waited_sec > wait_limit.limit_sec:
-        reason = difference or describe_pause(job.id, target, wait_limit.here, waited_sec, job.cause_detail)
-        cause = Cause.NOT_HERE if job.cause_detail else Cause.NO_DEVICE
-        Jobs(session).pause(job.id, None, reason, Cause.UNLIKE if difference else cause, job.cause_detail)
-        event = PausedEvent(state=JobState(job.state), trials=job.trials, reason=reason)
-        Events(session).append(job.id, event)
-        return True
-    if difference:
-        Jobs(session).set_reason(job.id, difference, Cause.UNLIKE)
-    elif job.cause != Cause.NOT_HERE:  # NOT_HERE is a more specific reason
-        Jobs(session).set_reason(job.id, describe_waiting(target, wait_limit.here), Cause.NO_DEVICE)
-    return False
+    if waited_sec <= wait_limit.limit_sec:
+        Jobs(session).set_waiting(job.id, waiting)
+        return False
+    waiting = describe_pause(job.id, waiting, waited_sec)
+    Jobs(session).pause(job.id, None, waiting)
+    event = PausedEvent(state=JobState(job.state), trials=job.trials, reason=waiting.waiting_because)
+    Events(session).append(job.id, event)
+    return True
 
 
 def _describe(row: Context | Device) -> str:

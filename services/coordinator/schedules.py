@@ -13,7 +13,7 @@ from mallorn.core.states import JobState
 from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import ScheduleLookup, VerifiedSchedule, WholeSchedule
 from mallorn.core.values.event import BenchStartedEvent
-from mallorn.core.values.job import JobStatus
+from mallorn.core.values.job import JobStatus, JobStep
 from mallorn.core.values.manifest import LIBRARY
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
@@ -120,12 +120,13 @@ def download_job_schedules(parts: PartsDep, owner: OwnerDep, job_id: str) -> Str
 def bench_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
     """Time a done job's exported schedules again, on a device like the one that measured
     them. The result is the event `benched`."""
-    reason = "its exported schedules are timed again"
+    step = JobStep(name="its exported schedules are timed again")
     with parts.database.transaction() as session:
         job = Jobs(session).get(job_id, owner)
         _export_uri(job)
-        if not Jobs(session).move_to_state(job_id, [JobState.DONE], JobState.FINISHING, reason):
+        if not Jobs(session).move_to_state(job_id, [JobState.DONE], JobState.FINISHING, step=step):
             raise Conflict(f"job {job_id} is not done but {job.state}", hint=f"mallorn watch {job_id}")
+        Jobs(session).store_report_columns(job_id, is_bench=True)
         Events(session).append(job_id, BenchStartedEvent())
         status = job_out(session, Jobs(session).get(job_id, owner))
     parts.waker.wake(queues.FINISH_JOB, job_id)

@@ -127,7 +127,7 @@ def test_a_job_without_a_device_says_what_it_waits_for_and_can_be_cancelled(
     job_id = typed("submit", str(networks / "tiny.onnx"), "--target", LARGE_TARGET).stdout.strip()
     job = service.client.job(job_id)
     why = "this machine cannot run it, the target has 4096 cores"
-    wait_for(seldom(lambda: why in job.refresh().reason), "its reason", JOB_SEC)
+    wait_for(seldom(lambda: why in job.refresh().explanation), "its reason", JOB_SEC)
     shown = typed("show", job_id).stdout
     assert "x86-64" in shown
     assert "mallorn device" in shown

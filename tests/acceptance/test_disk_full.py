@@ -62,7 +62,7 @@ def test_a_full_disk_is_named_and_the_job_goes_on_with_more_room(cramped: Servic
     wait_for(seldom(lambda: len(trials(cramped.client, job)) >= 4), "some trials", JOB_SEC)
     filler = cramped.data.path / "filler"
     fill(filler, cramped.data.path / "mallorn.db")
-    wait_for(seldom(lambda: FULL in job.refresh().reason), "words about the disk")
+    wait_for(seldom(lambda: FULL in job.refresh().waiting_because), "words about the disk")
     url = cramped.client.connection.url
     assert FULL in mallorn("show", job.id, MALLORN_URL=url).stdout
     assert_refused(mallorn("submit", str(networks / "mlp.onnx"), MALLORN_URL=url), FULL, "df -h")

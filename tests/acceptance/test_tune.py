@@ -73,7 +73,7 @@ def test_a_job_of_no_trials_hands_out_what_is_known(
 ) -> None:
     job = service.client.submit(networks / "tiny.onnx", trials=0)
     job.wait(600)
-    assert job.body["reason"] == "no trial was asked for"
+    assert job.body["ended_because"] == "no trial was asked for"
     assert job.progress().trials == 0
     assert job.body["report"]["schedule_count"] == job.body["report"]["workload_count"]
 

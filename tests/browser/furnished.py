@@ -133,7 +133,7 @@ class House:
         """A whole tuning, so long ago, with its finish."""
         player = self._player(cell, ago_sec, slot, **stage)
         job = player.play()
-        job.state, job.reason = JobState.DONE, f"the budget of {job.trials} trials is spent"
+        job.state, job.ended_because = JobState.DONE, f"the budget of {job.trials} trials is spent"
         job.finished_at = job.created_at + cell.took_sec
         tuned_sec = cell.rounds[-1]["finished_at"]
         player.stage_run(StageKind.FINISH, tuned_sec, tuned_sec + cell.report["finish_sec"])
@@ -153,7 +153,7 @@ class House:
     def first_try(self, cell: Recording) -> Job:
         """Four rounds for fourteen tasks, and a finish that says how little that was."""
         job = self._player(cell, 14 * MINUTE, 1, rounds=4, room="-first").play()
-        job.state, job.trials, job.reason = JobState.DONE, 32, "the budget of 32 trials is spent"
+        job.state, job.trials, job.ended_because = JobState.DONE, 32, "the budget of 32 trials is spent"
         job.finished_at = job.created_at + 95.0
         job.report, job.export_uri = cell.report | POOR, str(self._exported(job))
         return job
@@ -168,14 +168,15 @@ class House:
     def stuck(self, cell: Recording) -> Job:
         """Two rounds, then the only device went away."""
         job = self._player(cell, 6 * MINUTE, 1, rounds=2, room="-stuck").play()
-        job.name, job.reason, job.cause = "mlp-wide", NO_DEVICE, Cause.NO_DEVICE
+        job.name, job.cause = "mlp-wide", Cause.NO_DEVICE
+        job.waiting_because, _, job.hint = NO_DEVICE.partition("\n")
         return job
 
     def paused(self, cell: Recording) -> Job:
         """Half of a tuning, with failures."""
         job = self._player(cell, 9 * MINUTE, 1, rounds=7, failures=6, room="-paused").play()
         job.state, job.resume_state = JobState.PAUSED, JobState.TUNING
-        job.reason, job.cause = PAUSED_BY_OWNER, Cause.OWNER
+        job.waiting_because, job.cause = PAUSED_BY_OWNER.waiting_because, PAUSED_BY_OWNER.cause
         return job
 
     def unplayed(self, name: str, ago_sec: float, state: JobState, reason: str) -> Job:
@@ -184,7 +185,8 @@ class House:
         target_id = Targets(self.session).ensure(parse_target(self.first.target)).id
         options = JobOptions().model_dump(mode="json")
         job, _ = Jobs(self.session).create(NewJob(OWNER, name, model_id, target_id, 500, None, 0, options))
-        job.created_at, job.state, job.reason = self.now_sec - ago_sec, state, reason
+        job.created_at, job.state = self.now_sec - ago_sec, state
+        job.ended_because, _, job.hint = reason.partition("\n")
         job.finished_at = job.created_at + 8.0 if state.is_final else None
         self.session.flush()
         return job

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
-from mallorn.core.states import JobState
+from mallorn.core.states import JobState, Waiting
 from mallorn.core.values.job import SuggestedOptions
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.session import Database
@@ -17,7 +17,8 @@ from tests.fixtures.rows import new_job
 
 Serve = Callable[..., str]
 SHAPES = {"input_ids": [1, 128], "mask": [1, 128]}
-REASON = "these inputs have free dimensions: input_ids [batch, 128]\n--input-shape input_ids:1,128"
+BECAUSE = "these inputs have free dimensions: input_ids [batch, 128]"
+HINT = "--input-shape input_ids:1,128"
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def refused(rows: OwnedRows) -> str:
 
     def add(session: Session) -> str:
         job, _ = Jobs(session).create(new_job("local", name="encoder", target_id=rows.target_id))
-        Jobs(session).move_to_state(job.id, [JobState.QUEUED], JobState.FAILED, REASON)
+        Jobs(session).move_to_state(job.id, [JobState.QUEUED], JobState.FAILED, BECAUSE, HINT)
         Jobs(session).store_report_columns(job.id, suggest=SuggestedOptions(input_shapes=SHAPES))
         return str(job.id)
 
@@ -71,7 +72,9 @@ def test_a_job_that_waits_says_for_what_with_the_command(
     serve: Serve, open_page: Open, rows: OwnedRows
 ) -> None:
     rows.write(
-        lambda session: Jobs(session).set_reason(rows.job_id, "no device serves this target\nmallorn device")
+        lambda session: Jobs(session).set_waiting(
+            rows.job_id, Waiting("no device serves this target", "mallorn device")
+        )
     )
     page = open_page(f"{serve()}#/jobs/{rows.job_id}", permissions=["clipboard-read", "clipboard-write"])
     banner = page.get_by_label("What it waits for")

@@ -181,11 +181,11 @@ def test_a_worker_without_file_handles_says_so_and_no_candidate_is_dropped_or_do
         limits = starve(family(the_one(service.process.pid, "-m", "mallorn", "worker", "tuner1").pid))
 
         def starved() -> str:
-            reason = job.refresh().reason
-            return reason if "too many open files" in reason else ""
+            status = job.refresh()
+            return status.hint if "too many open files" in status.waiting_because else ""
 
-        reason = wait_for(seldom(starved), "why the job does not go on", JOB_SEC)
-        assert "ulimit -n" in reason
+        hint = wait_for(seldom(starved), "why the job does not go on", JOB_SEC)
+        assert "ulimit -n" in hint
         for process, before in limits.items():
             with suppress(psutil.NoSuchProcess):
                 process.rlimit(psutil.RLIMIT_NOFILE, before)

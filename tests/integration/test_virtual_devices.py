@@ -140,7 +140,7 @@ def outcomes(job: Job) -> list[tuple[object, ...]]:
 
 
 def report_of(job: Job) -> FinishReport:
-    assert job.status.report is not None, job.status.reason
+    assert job.status.report is not None, job.status.explanation
     return job.status.report
 
 
@@ -198,8 +198,8 @@ def test_a_recording_of_another_model_fails_the_job_with_the_next_step(house: Ho
     held = Path("benchmarks/data/spaces.parquet").absolute()
     job = house.done(model, 0, measurer="replay", recording=str(held))
     assert job.status.state == "failed"
-    assert "was not recorded for" in job.status.reason
-    assert "--target '" in job.status.reason
+    assert "was not recorded for" in job.status.explanation
+    assert "--target '" in job.status.hint
 
 
 @pytest.mark.parametrize("name", ["Derived", "Alias"])

@@ -79,9 +79,9 @@ def _every_job_ends(rows: _Rows, owners: Sequence[Any], faults: Sequence[Fault])
             elif _may_rest(owner, job, nowhere):
                 continue
             elif not JobState(job.state).is_final:
-                yield f"job {job_id} has not ended: it is {job.state} ({job.reason})"
+                yield f"job {job_id} has not ended: it is {job.state} ({job.waiting_because})"
             elif job.state == JobState.FAILED and costs_leases(faults) < LOSSES:
-                yield f"job {job_id} failed for nothing of its own: {job.reason}"
+                yield f"job {job_id} failed for nothing of its own: {job.ended_because}"
         wanted = sum(job_id in known or not owner.may_miss(job_id) for job_id in owner.accepted)
         if (there := sum(job.owner == owner.name for job in rows.jobs)) != wanted:
             yield f"{owner.name} asked for {wanted} jobs, and there are {there}"

@@ -11,7 +11,7 @@ from sqlalchemy import and_
 from mallorn.core.artifact_uris import open_store
 from mallorn.core.errors import MallornError
 from mallorn.core.job_options import JobOptions
-from mallorn.core.states import RoundState, WorkKind
+from mallorn.core.states import RoundState, Waiting, WorkKind
 from mallorn.core.values.fleet import DeviceInfo
 from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.fair_shares import FairShares
@@ -136,7 +136,7 @@ def host_faults_are_losses() -> Iterator[None]:
             if self._close(hold, RoundState.CANCELLED, error.message):
                 pause_job(self.session, self._job_of(hold), error)
         elif self.record_interruption(hold, error) is not None:
-            Jobs(self.session).set_reason(self._job_of(hold), error.reason)
+            Jobs(self.session).set_waiting(self._job_of(hold), Waiting(error.message, error.hint))
 
     def fate(error: MallornError, kind: WorkKind) -> RetryRule:
         found = retry_rule_for(error, kind)

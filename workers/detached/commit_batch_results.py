@@ -99,7 +99,7 @@ def commit_batch_results(runtime: Runtime, results: BatchResults) -> Taken:
         new += _finish_with_results(runtime, batch, calls, endpoint)
     if not remaining:
         with runtime.database.transaction() as session:
-            Jobs(session).set_reason(batch.job_id, "")
+            Jobs(session).set_step(batch.job_id, None)
     return Taken(batch.job_id, new, remaining, cancelled)
 
 
@@ -115,7 +115,7 @@ def drop_batch(runtime: Runtime, batch_id: str) -> SentBatch:
         finish = WorkItem(WorkKind.FINISH, batch.job_id)
         if batch.passes and (hold := _lease_of(Leases(session), finish, batch)) is not None:
             WorkItems(session).return_work(hold, Unavailable(DROPPED))
-        Jobs(session).set_reason(batch.job_id, "")
+        Jobs(session).set_step(batch.job_id, None)
     delete_batch(runtime.settings.artifacts, batch)
     return batch
 

@@ -22,7 +22,7 @@ from mallorn.core.errors import Conflict, InvalidRequest, MallornError, Unavaila
 from mallorn.core.installation import IMPORT_ROOT
 from mallorn.core.job_options import JobOptions, KeptOptions
 from mallorn.core.registry import REGISTRY
-from mallorn.core.states import JobState, RoundState
+from mallorn.core.states import JobState, RoundState, Waiting
 from mallorn.core.targets import Target
 from mallorn.core.values.decision_log import RoundStats
 from mallorn.db.repositories.claim_and_release_work import WorkItems
@@ -161,9 +161,8 @@ class Packing:
             job = Jobs(session).get(self._job_id, None)
             device_class = class_of_job(session, job)
         if not self._file.calls:
-            words = (
-                f"job {job.id} ({job.state}) has nothing to measure now: {job.reason or 'no round is open'}"
-            )
+            because = job.waiting_because or "no round is open"
+            words = f"job {job.id} ({job.state}) has nothing to measure now: {because}"
             raise Conflict(words, hint=f"mallorn show {job.id}")
         manifest = {
             "format": run_batch.FORMAT,
@@ -193,10 +192,8 @@ class Packing:
         with self._database.transaction() as session:
             for hold in self._holds:
                 Leases(session).renew(hold, LEASE_SEC)
-            words = (
-                f"batch {batch.id} awaits the results of {len(batch.keys)} runs\nmallorn batch take RESULTS"
-            )
-            Jobs(session).set_reason(self._job_id, words)
+            because = f"batch {batch.id} awaits the results of {len(batch.keys)} runs"
+            Jobs(session).set_waiting(self._job_id, Waiting(because, "mallorn batch take RESULTS"))
         return batch
 
     def _add_round(self, round_id: int) -> bool:

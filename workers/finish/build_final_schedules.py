@@ -17,7 +17,6 @@ from mallorn.core.errors import InvalidModel, InvalidRequest, MallornError, Unav
 from mallorn.core.values.finish_report import ModelContests
 from mallorn.db.repositories.job_events_and_warnings import NewJobWarning, Warnings
 from mallorn.db.repositories.job_transitions import ReplacedCode
-from mallorn.db.repositories.jobs import Jobs
 from mallorn.workers.finish.choose_winner import Winner
 from mallorn.workers.finish.decide_inside_model import choose_build_inside_model
 from mallorn.workers.finish.job_model import JobModel, TunedModel
@@ -33,7 +32,6 @@ log = logging.getLogger(__name__)
 _SCRIPTS: Final = TypeAdapter(Scripts)
 COMPILE: Final = "compile the tuned model"
 COMPILER_ERRORS: Final = (errors.ChildFailed, errors.ChildCrashed, InvalidRequest)
-SEARCHES: Final = "the whole model does not compile: the schedule or pass that causes it is searched for"
 ANEW: Final = "the whole model does not compile with {}: another import leaves it out"
 INSIDE: Final = "compare nearly equal candidates inside the whole model"
 
@@ -112,8 +110,7 @@ def compile_without_fault(model: JobModel, winners: Sequence[Winner], error: Mal
         builds[frozenset(tasks)] = build
         return True
 
-    with model.stage.runtime.database.transaction() as session:
-        Jobs(session).set_reason(model.stage.job.id, SEARCHES)
+    model.stage.set_step("the schedule or pass with which the whole model does not compile is searched for")
     fault = f"the whole model does not compile with it: {error.headline}"
     if (blamed := faulty_parts(list(by_task), compiles_without)) is None:
         _import_without_passes(model, error, fault)

@@ -87,9 +87,7 @@ def choose_build_inside_model(model: JobModel, first: TunedModel, checker: Check
         alternatives = []
     if not alternatives:
         return InsideChoice(first, None)
-    with model.stage.runtime.database.transaction() as session:
-        Jobs(session).set_reason(job.id, "close candidates are timed inside the whole model")
-
+    model.stage.set_step("close candidates are timed inside the whole model")
     builds = [first, *(model.build(f"rivals-{n}", row) for n, row in enumerate(alternatives, 1))]
     times = model.kernel_times(builds)
     sets = [build.winners for build in builds]
@@ -208,8 +206,7 @@ def _build_and_time_under_load(
     """Build the model with the schedules that are fastest under load, and time it and
     `first` under several loads. If the new build wins, its records are exported."""
     started_sec = time.monotonic()
-    with model.stage.runtime.database.transaction() as session:
-        Jobs(session).set_reason(model.stage.job.id, "schedules are timed while other programs run")
+    model.stage.set_step("schedules are timed while other programs run")
     full_load = model.stage.target.num_cores
     winner_of = {winner.contest.task.name: winner for winner in winners}
     alternatives = []

@@ -16,6 +16,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.event import CheckedEvent
 from mallorn.core.values.finish_report import UnmeasuredSchedule
+from mallorn.core.values.job import JobStep
 from mallorn.core.values.trial import DecidedTask, DecidedWinner, KeptCandidate, Trial
 from mallorn.db.repositories.finish_states import FinishSteps
 from mallorn.db.repositories.job_events_and_warnings import Events
@@ -158,15 +159,15 @@ def decide_all_tasks(stage: StageContext, measurer: Measurer, checker: Checker) 
         final_contest = contest if winner is None else winner.contest
         decision = Decision(final_contest, winner, round(time.monotonic() - began_sec, 1))
         decisions[task.id] = decision
-        words = f"{stage.job.tuning_ended}; {len(decisions)} of {len(tasks)} tasks are checked"
+        step = JobStep(name="tasks are checked", done=len(decisions), total=len(tasks))
         latency_us = winner.latency_us if winner else None
         with stage.runtime.database.transaction() as session:
             steps.store_decision(session, decision)
             event = CheckedEvent(task=task.index, name=task.name, latency_us=latency_us)
             Events(session).append(task.job_id, event)
-            Jobs(session).set_reason(task.job_id, words)
+            Jobs(session).set_step(task.job_id, step)
         if len(decisions) < len(tasks):
-            time_slice.raise_if_over(words)
+            time_slice.raise_if_over()
     in_order = [decisions[task.id] for task, _ in tasks]
     winners = [decision.winner for decision in in_order if decision.winner is not None]
     losers = [decision.contest for decision in in_order if decision.winner is None]

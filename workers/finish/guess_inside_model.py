@@ -20,7 +20,6 @@ from mallorn.core.host_id import host_id
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.finish_report import BeforeAfter, FinishReport, ModelContests, ModelLatency
 from mallorn.core.values.trial import Trial
-from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.measurements import Measurements, NewMeasurement
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.schedules import Schedules
@@ -212,8 +211,7 @@ def choose_fastest_guesses(
     other_sets = [] if first.is_large else alternative_sets(first.winners, rivals)
     if not other_sets:
         return InsideChoice(first, None)
-    with model.stage.runtime.database.transaction() as session:
-        Jobs(session).set_reason(model.stage.job.id, "default schedules are timed inside the whole model")
+    model.stage.set_step("default schedules are timed inside the whole model")
     names = [f"guess-{n}" for n, _ in enumerate(other_sets, 2)]
     with Engines(model.whole_model, [FIRST, *names]) as engines:  # they start during the builds
         with step_log.time_step("build"):

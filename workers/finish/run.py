@@ -13,7 +13,7 @@ from mallorn.core.artifact_uris import open_artifact
 from mallorn.core.errors import MallornError, Unavailable, Unschedulable
 from mallorn.core.states import ZERO_SHOT, JobState, StageKind
 from mallorn.core.values.disturbance import Disturbance
-from mallorn.core.values.event import BenchedEvent, BenchStartedEvent, DoneEvent, FinishingEvent
+from mallorn.core.values.event import BenchedEvent, DoneEvent, FinishingEvent
 from mallorn.core.values.finish_report import Conditions, Limits, StepSeconds, StoredLibrary
 from mallorn.core.values.manifest import DATABASE, MANIFEST, read_manifest
 from mallorn.db.repositories.finish_states import FinishSteps
@@ -71,11 +71,8 @@ def finish(runtime: Runtime, job_id: str) -> None:
     """Lease a job that is ready to finish, and finish it or, if it was done, time it again. If
     its model was imported by other code than this worker's, send the job back to import."""
     with leased_stage(runtime, job_id, JobState.FINISHING) as stage:
-        if stage is None:
-            return
-        with runtime.database.session() as session:
-            is_bench = Events(session).is_last(job_id, BenchStartedEvent, BenchedEvent, FinishingEvent)
-        (time_again if is_bench else finish_stage)(stage)
+        if stage is not None:
+            (time_again if stage.job.is_bench else finish_stage)(stage)
 
 
 def finish_stage(stage: StageContext, answers: tuple[Measurer, Checker] | None = None) -> None:
@@ -355,6 +352,7 @@ def time_again(stage: StageContext) -> None:
             compare_and_time_engines(model, tuned_model, step_log, report)
         report.skipped_steps = step_log.entries
     with stage.runtime.database.transaction() as session:
+        Jobs(session).store_report_columns(job.id, is_bench=False)
         stage.end_stage(session, JobState.DONE, job.tuning_ended, BenchedEvent(report=report))
 
 

@@ -16,6 +16,7 @@ from mallorn.core.states import JobState
 from mallorn.core.targets import Target
 from mallorn.core.values.event import JobEvent
 from mallorn.core.values.graph_report import GraphReport
+from mallorn.core.values.job import JobStep
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import STAGES, Jobs
 from mallorn.db.repositories.leases import LeaseToken, WorkItem
@@ -106,10 +107,15 @@ class StageContext:
         """The graph report of the job's import; an empty report before the import."""
         return self.job.graph or GraphReport()
 
-    def end_stage(self, session: Session, state: JobState, reason: str, event: JobEvent) -> None:
+    def set_step(self, name: str) -> None:
+        """Show what is done for the job now."""
+        with self.runtime.database.transaction() as session:
+            Jobs(session).set_step(self.job.id, JobStep(name=name))
+
+    def end_stage(self, session: Session, state: JobState, because: str, event: JobEvent) -> None:
         """Move the job to another state and store an event, in the caller's transaction.
         Raises LeaseLost if another worker has the stage."""
-        if not Jobs(session).move_to_state(self.job.id, [self.state], state, reason, hold=self.hold):
+        if not Jobs(session).move_to_state(self.job.id, [self.state], state, because, hold=self.hold):
             raise LeaseLost
         Events(session).append(self.job.id, event)
 

@@ -14,7 +14,7 @@ from mallorn.core.errors import ClassRefused, HostFault, MallornError, StorageFu
 from mallorn.core.job_options import KeptOptions
 from mallorn.core.log_setup import add_to_log_context, log_context
 from mallorn.core.os_errors import explain_os_error
-from mallorn.core.states import WorkKind
+from mallorn.core.states import Waiting, WorkKind
 from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.jobs import STATES, Jobs
 from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem
@@ -73,7 +73,7 @@ def leased_work(runtime: Runtime, item: WorkItem, begin: Begin | None = None) ->
             # A bug in Mallorn: the lease expires, and the work is retried a few times.
             words = f"{type(error).__name__} in {work.work_name}: {error}"
             with runtime.database.transaction() as session:
-                Jobs(session).set_reason(work.job_id, f"{words}; the worker's log has the details")
+                Jobs(session).set_waiting(work.job_id, Waiting(f"{words}; the worker's log has the details"))
             raise
 
 

@@ -28,12 +28,12 @@ class TimeSlice:
         self._job_id = job_id
         self._since_sec = time.monotonic()
 
-    def raise_if_over(self, words: str) -> None:
+    def raise_if_over(self) -> None:
         """Raise TimeSliceOver if this job has had the worker for TURN_SEC and other jobs
-        wait; `words` begin its message. Call this between steps."""
+        wait. Call this between steps."""
         if time.monotonic() < self._since_sec + TURN_SEC:
             return
         with self._database.session() as session:
             has_waiting = Leases(session).has_other_work_waiting(self._job_id, KINDS, WAITED_SEC)
         if has_waiting:
-            raise TimeSliceOver(f"{words}; other jobs have their turn")
+            raise TimeSliceOver("other jobs have their turn")

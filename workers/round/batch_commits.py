@@ -9,6 +9,7 @@ from typing import Final
 from mallorn.core.errors import Unavailable
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.event import MeasuredEvent
+from mallorn.core.values.job import JobStep
 from mallorn.db.repositories.base import ERROR_CHARS
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
@@ -96,11 +97,10 @@ class Commits:
                     best_us=min(times, default=None),
                 )
                 Events(session).append(self.context.row.job_id, event)
-            # The job no longer waits, so replace its message.
+            # The job no longer waits.
             load = self.disturbance
-            Jobs(session).set_reason(
-                self.context.row.job_id, "; ".join(filter(None, [load.description, load.hint]))
-            )
+            step = JobStep(disturbance=load) if load.description else None
+            Jobs(session).set_step(self.context.row.job_id, step)
         self._committed.update(self._pending)
         self._pending = {}
 

@@ -19,11 +19,6 @@ log = logging.getLogger(__name__)
 class ShutdownRequested(LeaseLost):
     """Raised once this worker was asked to stop; its leased work goes back to the queue."""
 
-    @property
-    def reason(self) -> str:
-        """Return no reason for the job's user: another worker goes on with the work."""
-        return ""
-
 
 class Shutdown:
     """Holds the request to stop this worker, and kills its children's process groups."""

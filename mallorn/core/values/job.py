@@ -8,15 +8,33 @@ from mallorn.core.job_options import KeptOptions
 from mallorn.core.states import Cause, JobState, TaskState
 from mallorn.core.values.base import Value
 from mallorn.core.values.decision_log import DeviceUse
+from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.expected_gain import Outlook
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.graph_report import GraphReport
 from mallorn.core.values.verdict import Verdict
 
 
+class JobStep(Value):
+    """What a worker does for a job now, and how far it is."""
+
+    name: Annotated[str, Field(description="As text; empty: what the job's state says.")] = ""
+    done: int = 0
+    total: Annotated[int | None, Field(description="null: it is not counted.")] = None
+    disturbance: Annotated[Disturbance | None, Field(description="Of timings; null: negligible.")] = None
+
+    @property
+    def text(self) -> str:
+        """What is done, how far it is, and what disturbs it, as text."""
+        count = "" if self.total is None else f": {self.done} of {self.total}"
+        load = (self.disturbance.description, self.disturbance.hint) if self.disturbance else ()
+        return "; ".join(filter(None, (f"{self.name}{count}", *load)))
+
+
 class JobProgress(Value):
     """Progress of a job."""
 
+    step: Annotated[JobStep | None, Field(description="null: what the job's state says.")] = None
     trials: Annotated[int, Field(description="Candidates passed to a builder so far.")] = 0
     open_candidates: Annotated[int, Field(description="Candidates of open rounds without an outcome.")] = 0
     failures: Annotated[dict[str, int], Field(description="Failed candidates by outcome.")] = {}
@@ -72,13 +90,15 @@ class JobStatus(Value):
     ] = {}
     options: KeptOptions = KeptOptions()
     state: JobState
-    reason: Annotated[str, Field(description="Why it waits, or why it ended, as text.")] = ""
+    waiting_because: Annotated[str, Field(description="As text; empty: it does not wait.")] = ""
+    ended_because: Annotated[str, Field(description="As text; empty: it has not ended.")] = ""
+    hint: Annotated[str, Field(description="What to type or do if it waits or failed; may be empty.")] = ""
     cause: Annotated[
         Cause,
         Field(
-            description="Cause of `reason`. `owner`: its owner paused it. `no_device`: no device of its "
-            "target answers; `not_here`: nor can the service's machine run one; `unlike`: the "
-            "times of those that answer do not compare with the job's. `other`: any other."
+            description="Cause of `waiting_because`. `owner`: its owner paused it. `no_device`: no "
+            "device of its target answers; `not_here`: nor can the service's machine run one; `unlike`: "
+            "the times of those that answer do not compare with the job's. `other`: any other."
         ),
     ] = Cause.OTHER
     suggest: Annotated[SuggestedOptions | None, Field(description="null: no options are suggested.")] = None
@@ -105,6 +125,13 @@ class JobStatus(Value):
     created_at: float = 0.0
     started_at: float | None = None
     finished_at: float | None = None
+
+    @property
+    def explanation(self) -> str:
+        """Why it waits or ended, or what is done now, in one line; empty if its state says it."""
+        step = self.progress.step
+        text = self.waiting_because or self.ended_because or (step.text if step else "")
+        return text.strip().partition("\n")[0]
 
     @property
     def has_auto_budget(self) -> bool:

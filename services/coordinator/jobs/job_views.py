@@ -51,7 +51,7 @@ def jobs_out(session: Session, jobs: Sequence[Job]) -> list[JobStatus]:
             job,
             target=targets[job.target_id],
             labels=labels[job.id],
-            progress=progress_out(progress[job.id], one_shape=not (job.graph and job.graph.dynamic)),
+            progress=progress_out(job, progress[job.id]),
             suggest=job.suggest if job.state == JobState.FAILED else None,
             outlook=outlooks.get(job.id),
             verdict=None,
@@ -73,8 +73,8 @@ def hide_private_results(owner: str, job: JobStatus) -> JobStatus:
     return JobStatus(**job.model_dump(include=PUBLIC), name="private", options=options, progress=progress)
 
 
-def progress_out(progress: Progress, one_shape: bool) -> JobProgress:
-    """Return trials, failures and, for a model with one shape, the estimated latency."""
+def progress_out(job: Job, progress: Progress) -> JobProgress:
+    """Return step, trials, failures and, for a model with one shape, the estimated latency."""
     best_us, weights = progress.best_us, progress.weights
     # Tasks that the first pass left out are too small to matter. A task whose first time is
     # still awaited is not: the sum without it would increase later.
@@ -82,11 +82,12 @@ def progress_out(progress: Progress, one_shape: bool) -> JobProgress:
     complete = bool(best_us) and (first_pass_over or len(best_us) == len(weights))
     return JobProgress.from_row(
         progress,
+        step=job.step,
         trials=progress.spent,
         tasks=len(weights),
         tasks_measured=len(best_us),
         estimated_us=sum(best_us.get(task, 0.0) * weight for task, weight in weights.items())
-        if complete and one_shape
+        if complete and not (job.graph and job.graph.dynamic)
         else None,
     )
 

@@ -95,12 +95,12 @@ def show_job(parts: PartsDep, owner: JobOwnerDep, caller: CallerDep, job_id: str
 
 
 def get_job(parts: AppContext, owner: str, job_id: str) -> JobStatus:
-    """Return a job as its owner sees it; if the disk is full, its `reason` says so."""
+    """Return a job as its owner sees it; if the disk is full, it waits for room."""
     with parts.database.session() as session:
         job = job_out(session, Jobs(session).find(job_id, owner))
         job = job.model_copy(update={"device_use": Rounds(session).device_use(job.id)})
     if job.state in ACTIVE and (words := describe_full_disk(parts.settings)):
-        return job.model_copy(update={"reason": words, "cause": Cause.OTHER})
+        return job.model_copy(update={"waiting_because": words, "hint": "", "cause": Cause.OTHER})
     return job
 
 

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from mallorn.core import queues
 from mallorn.core.errors import Conflict
-from mallorn.core.states import SEARCH, Cause, JobState
+from mallorn.core.states import SEARCH, Cause, JobState, Waiting
 from mallorn.core.values.event import PausedEvent, ResumedEvent
 from mallorn.core.values.job import JobStatus
 from mallorn.db.repositories.access_control import Usage
@@ -33,24 +33,23 @@ NEXT_TASK: Final = {
     JobState.FINISHING: queues.FINISH_JOB,
 }
 
-BY_ADMIN: Final = "by an admin"
 Steered = type[PausedEvent] | type[ResumedEvent]
 
 
 @router.post("/{job_id}/cancel")
 def cancel_job(parts: PartsDep, owner: JobOwnerDep, caller: CallerDep, job_id: str) -> JobStatus:
     """Cancel a job; its measurements stay. Admins may cancel any job."""
-    reason = "by its owner" if owner == caller.owner else BY_ADMIN
     with parts.database.transaction() as session:
-        return hide_private_results(caller.owner, job_out(session, cancel(session, job_id, owner, reason)))
+        job = cancel(session, job_id, owner, _describe_actor(owner, caller))
+        return hide_private_results(caller.owner, job_out(session, job))
 
 
 @router.post("/{job_id}/pause")
 def pause_job(parts: PartsDep, owner: JobOwnerDep, caller: CallerDep, job_id: str) -> JobStatus:
     """Pause a job: no further rounds. Admins may pause any job; only its owner resumes it."""
-    reason = () if owner == caller.owner else (f"paused {BY_ADMIN}", Cause.OWNER)
+    waiting = Waiting(f"paused {_describe_actor(owner, caller)}", cause=Cause.OWNER)
     with parts.database.transaction() as session:
-        paused = _append_state_event(session, PausedEvent, Jobs(session).pause(job_id, owner, *reason))
+        paused = _append_state_event(session, PausedEvent, Jobs(session).pause(job_id, owner, waiting))
         return hide_private_results(caller.owner, paused)
 
 
@@ -87,6 +86,10 @@ def _check_resumable(job: Job, request: ResumeIn) -> None:
         raise Conflict(message, hint="submit the model again; results are reused")
     if job.state not in (JobState.PAUSED, JobState.DONE):
         raise Conflict(f"job {job.id} is not paused but {job.state}", hint=f"mallorn watch {job.id}")
+
+
+def _describe_actor(owner: str, caller: CallerDep) -> str:
+    return "by its owner" if owner == caller.owner else "by an admin"
 
 
 def _append_state_event(session: Session, event: Steered, job: Job) -> JobStatus:

@@ -52,8 +52,8 @@ def test_a_job_whose_turn_raises_rests_in_words_and_the_others_have_theirs(two, 
     opened = yard.opened(bad)
     assert {yard.owner_of(each) for each in opened} == {good}
     assert yard.workshop.state(bad) == JobState.PAUSED
-    assert f"planning this job raised {type(error).__name__}" in yard.workshop.reason(bad)
-    assert f"mallorn resume {bad}" in yard.workshop.reason(bad)
+    assert f"planning this job raised {type(error).__name__}" in yard.workshop.explanation(bad)
+    assert f"mallorn resume {bad}" in yard.workshop.explanation(bad)
 
 
 def test_a_job_that_was_set_aside_goes_on_when_control_is_mended(two, monkeypatch):
@@ -92,7 +92,7 @@ def test_a_policy_that_ends_its_process_fails_its_job_alone(two, monkeypatch, le
     monkeypatch.setattr("mallorn.services.control.plan_job.check_allowed_classes", lambda *_: None)
     opened = yard.opened(bad)
     assert yard.workshop.state(bad) == JobState.FAILED
-    assert "test_alone:Policy raised" in yard.workshop.reason(bad)
+    assert "test_alone:Policy raised" in yard.workshop.explanation(bad)
     assert {yard.owner_of(each) for each in opened} == {good}
 
 
@@ -103,7 +103,7 @@ def test_a_job_with_an_option_of_a_newer_version_waits_for_control_of_that_versi
     assert yard.workshop.state(newer) == JobState.TUNING
     assert (
         "does not know these options of this job: evaluator.of_tomorrow, of_tomorrow;"
-        in yard.workshop.reason(newer)
+        in yard.workshop.explanation(newer)
     )
     kept = yard.read(lambda session: Jobs(session).get(newer, None).options)
     assert (kept["of_tomorrow"], kept["evaluator"]["of_tomorrow"]) == (1, 2)
@@ -114,7 +114,7 @@ def test_a_value_of_a_newer_version_waits_for_control_of_that_version(two):
     store(yard, newer, contests="by tomorrow's means")
     assert {yard.owner_of(each) for each in yard.opened(newer)} == {good}
     assert yard.workshop.state(newer) == JobState.TUNING
-    assert "cannot read the job's contests" in yard.workshop.reason(newer)
+    assert "cannot read the job's contests" in yard.workshop.explanation(newer)
     yard.devices(8)
     store(yard, newer, contests="apart")  # which this one knows: as if it had been upgraded
     assert newer in {yard.owner_of(each) for each in yard.opened(newer)}

@@ -58,10 +58,10 @@ def test_without_a_device_a_job_says_what_it_waits_for_and_goes_on_when_one_come
     job = workshop.job()
     workshop.write(lambda session: session.execute(update(Device).values(last_seen=0)))
     assert workshop.plan(job) == []
-    assert "mallorn device" in workshop.reason(job)
+    assert "mallorn device" in workshop.explanation(job)
     workshop.see_device()
     assert workshop.plan(job) != []
-    assert workshop.reason(job) == ""
+    assert workshop.explanation(job) == ""
 
 
 def test_one_planner_at_a_time(workshop):
@@ -221,7 +221,8 @@ def test_when_the_time_is_over_rounds_that_nobody_began_are_not_waited_for(works
     workshop.write(lambda session: session.execute(update(Job).values(created_at=Job.created_at - 7200)))
     assert (queues.FINISH_JOB, job) in workshop.plan(job)
     assert workshop.round(queued).state == RoundState.CANCELLED
-    assert "time budget" in workshop.reason(job)
+    ended = workshop.read(lambda session: Events(session).newest(job, FinishingEvent))
+    assert "time budget" in ended.reason
 
 
 def test_a_round_that_runs_when_the_time_is_over_is_waited_for(workshop):
@@ -242,6 +243,17 @@ def test_trials_asked_for_after_the_export_have_no_deadline(workshop):
     workshop.write(lambda session: Jobs(session).resume(job, "ada", 8))
     workshop.work(job)
     assert spent(workshop, job).spent == 16
+
+
+def test_trials_after_a_bench_that_failed_are_followed_by_a_whole_finish(workshop):
+    job = workshop.job(("w0",), trials=8)
+    workshop.work(job)
+    workshop.write(lambda session: Jobs(session).store_report_columns(job, is_bench=True))
+    workshop.write(lambda session: Jobs(session).move_to_state(job, [JobState.FINISHING], JobState.FAILED))
+    workshop.write(lambda session: Jobs(session).resume(job, "ada", 8))
+    workshop.work(job)
+    assert workshop.state(job) == JobState.FINISHING
+    assert not workshop.read(lambda session: Jobs(session).get(job, None).is_bench)
 
 
 def test_a_job_without_a_budget_ends_by_itself_and_keeps_what_it_expected(workshop):

@@ -42,7 +42,7 @@ def test_it_waits_for_a_batch_and_for_no_device(yard: Yard) -> None:
     job = detached(yard)
     yard.silence()
     yard.opened(job)
-    assert yard.workshop.reason(job) == f"mallorn batch next {job} -o FILE"
+    assert yard.workshop.explanation(job).split("\n")[1] == f"mallorn batch next {job} -o FILE"
 
 
 def test_what_is_carried_takes_no_device_from_other_jobs(yard: Yard) -> None:

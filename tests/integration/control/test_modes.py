@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import update
 
 from mallorn.core import queues
-from mallorn.core.states import JobState
+from mallorn.core.states import JobState, Waiting
 from mallorn.core.targets import parse_target
 from mallorn.db.repositories.jobs import Jobs, JobsWaitingForDevice
 from mallorn.db.tables import Job
@@ -24,7 +24,7 @@ def test_what_is_known_answers_at_once(yard, mode):
     job = asked(yard, mode)
     assert (queues.FINISH_JOB, job) in yard.plan(job)
     assert yard.workshop.state(job) == JobState.FINISHING
-    assert yard.workshop.reason(job) == "what is known answers"
+    assert yard.read(lambda session: Jobs(session).get(job, None).tuning_ended) == "what is known answers"
     assert yard.read(lambda session: Jobs(session).get(job, None).context_id) is not None
 
 
@@ -39,12 +39,12 @@ def test_zero_shot_needs_no_device(yard):
 def test_nobody_tells_zero_shot_that_it_waits_for_a_device(yard):
     job = asked(yard, "zero-shot", target_id=yard.target(cores=9))
     nine = parse_target('{"kind":"llvm","num-cores":9}').text
-    yard.write(lambda session: JobsWaitingForDevice(session).set_reason(nine, "waits", "it is too small"))
-    assert yard.workshop.reason(job) == ""
+    yard.write(lambda session: JobsWaitingForDevice(session).set_waiting(nine, Waiting("waits")))
+    assert yard.workshop.explanation(job) == ""
 
 
 def test_one_shot_waits_for_the_device_that_checks_it(yard):
     job = asked(yard, "one-shot", target_id=yard.target(cores=9))
     assert yard.plan(job) == []
-    assert "waits for a device" in yard.workshop.reason(job)
+    assert "waits for a device" in yard.workshop.explanation(job)
     assert len(yard.read(lambda session: list(JobsWaitingForDevice(session).targets()))) == 1

@@ -8,7 +8,7 @@ from sqlalchemy import event, update
 
 from mallorn.core import queues
 from mallorn.core.device_wait_hint import ServiceAddress, describe_waiting
-from mallorn.core.states import Cause, JobState
+from mallorn.core.states import Cause, JobState, Waiting
 from mallorn.core.targets import parse_target
 from mallorn.core.virtual_devices import add_virtual_device
 from mallorn.db.repositories.claim_and_release_work import WorkItems
@@ -119,19 +119,19 @@ def test_jobs_of_one_target_never_wait_for_slots_of_another(yard):
     yard.plan(here)
     assert len(yard.opened(abroad)) == 2
     assert {row.job_id for row in yard.open_rounds(there)} == {abroad}
-    assert yard.workshop.reason(abroad) == ""
+    assert yard.workshop.explanation(abroad) == ""
 
 
 def test_a_job_whose_target_has_no_device_waits_and_says_so_while_others_go_on(yard):
     nowhere = yard.target(cores=9)
     waits, goes_on = yard.job(target_id=nowhere), yard.job()
     assert yard.plan(waits) == []
-    assert "mallorn device" in yard.workshop.reason(waits)
+    assert "mallorn device" in yard.workshop.explanation(waits)
     assert len(yard.opened(goes_on)) == 2
-    assert yard.workshop.reason(goes_on) == ""
+    assert yard.workshop.explanation(goes_on) == ""
     yard.devices(1, nowhere)
     assert len(yard.opened(waits)) == 2
-    assert yard.workshop.reason(waits) == ""
+    assert yard.workshop.explanation(waits) == ""
 
 
 def test_who_only_imports_or_has_left_is_no_worker_to_tune_with(yard):
@@ -145,7 +145,7 @@ def test_who_only_imports_or_has_left_is_no_worker_to_tune_with(yard):
 def test_who_waits_is_told_the_whole_command(yard):
     waits = yard.job(target_id=yard.target(cores=9))
     plan_target(yard.workshop.database, waits, "control", WaitLimit(here=ServiceAddress("10.0.0.2:9190")))
-    what, command = yard.workshop.reason(waits).split("\n")
+    what, command = yard.workshop.explanation(waits).split("\n")
     assert what == f"waits for a device for {NINE}"
     assert command == f"mallorn device --target '{NINE}' --tracker 10.0.0.2:9190 --host ITS_ADDRESS"
 
@@ -154,25 +154,22 @@ def test_who_waits_is_told_the_whole_command(yard):
 def test_whoever_knows_why_there_is_no_device_has_the_word(yard):
     waits = yard.job(target_id=yard.target(cores=9))
     why = "the target has 9 cores, but this machine has 2"
-    words = describe_waiting(NINE, ServiceAddress("127.0.0.1:1"), why)
-    yard.write(lambda session: JobsWaitingForDevice(session).set_reason(NINE, words, why))
+    waiting = describe_waiting(NINE, ServiceAddress("127.0.0.1:1"), why)
+    yard.write(lambda session: JobsWaitingForDevice(session).set_waiting(NINE, waiting))
     yard.plan(waits)
-    assert yard.workshop.reason(waits) == words
+    assert yard.workshop.explanation(waits) == f"{waiting.waiting_because}\n{waiting.hint}"
     assert yard.read(lambda session: list(JobsWaitingForDevice(session).targets())) == [NINE]
 
 
 def test_what_a_job_waits_for_is_known_whatever_the_words(yard):
     waits = yard.job(target_id=yard.target(cores=9))
-    yard.write(
-        lambda session: JobsWaitingForDevice(session).set_reason(
-            NINE, "no such machine far and wide", "it is too small"
-        )
-    )
+    waiting = Waiting("no such machine far and wide", "", Cause.NOT_HERE)
+    yard.write(lambda session: JobsWaitingForDevice(session).set_waiting(NINE, waiting))
     yard.plan(waits)
-    assert yard.workshop.reason(waits) == "no such machine far and wide"
+    assert yard.workshop.explanation(waits) == "no such machine far and wide"
     plan_target(yard.workshop.database, waits, "control", WaitLimit(limit_sec=-1.0))
     paused = yard.read(lambda session: Jobs(session).get(waits, None))
-    assert f"for a device for {NINE}: this machine cannot run it, it is too small" in paused.reason
+    assert paused.waiting_because.startswith("no such machine far and wide; paused after ")
     assert paused.cause == Cause.NOT_HERE
     yard.devices(1, yard.target(cores=9))
     yard.write(lambda session: Jobs(session).resume(waits, None))
@@ -185,8 +182,8 @@ def test_a_job_that_waited_too_long_for_a_device_is_paused_and_can_go_on(yard):
     impatient = WaitLimit(limit_sec=-1.0)
     plan_target(yard.workshop.database, waits, "control", impatient)
     assert yard.workshop.state(waits) == JobState.PAUSED
-    assert f"for a device for {NINE}" in yard.workshop.reason(waits)
-    assert f"mallorn resume {waits}" in yard.workshop.reason(waits)
+    assert f"for a device for {NINE}" in yard.workshop.explanation(waits)
+    assert f"mallorn resume {waits}" in yard.workshop.explanation(waits)
     yard.devices(1, yard.target(cores=9))
     yard.write(lambda session: Jobs(session).resume(waits, None))
     assert len(yard.opened(waits)) == 2
@@ -213,10 +210,10 @@ def test_a_job_that_loses_its_devices_says_so_and_opens_no_rounds_until_one_is_b
     yard.silence()
     yard.close(oldest)
     assert yard.opened(job) == []
-    assert "waits for a device" in yard.workshop.reason(job)
+    assert "waits for a device" in yard.workshop.explanation(job)
     yard.workshop.see_device()
     assert len(yard.opened(job)) == 1
-    assert yard.workshop.reason(job) == ""
+    assert yard.workshop.explanation(job) == ""
 
 
 def change_devices(yard, host_class="made-up", tvm_version="0.27.0"):
@@ -235,14 +232,14 @@ def test_times_of_a_machine_that_changed_are_not_mixed_with_those_that_a_job_has
     change_devices(yard, **change)
     assert yard.opened(job) == []
     assert [row.id for row in yard.open_rounds()] == [begun]  # what nobody began is withdrawn
-    what, command = yard.workshop.reason(job).split("\n")
+    what, command = yard.workshop.explanation(job).split("\n")
     assert what.startswith("its times were taken on made-up with TVM 0.27.0 and 2 threads; the device is ")
     assert next(iter(change.values())) in what
-    assert f"mallorn resume {job}" in command
+    assert command.startswith("bring back governor")
     assert yard.read(lambda session: Jobs(session).get(job, None).cause) == Cause.UNLIKE
     change_devices(yard)
     assert len(yard.opened(job)) == 1
-    assert yard.workshop.reason(job) == ""
+    assert yard.workshop.explanation(job) == ""
 
 
 @BOTH
@@ -252,7 +249,7 @@ def test_a_job_whose_machine_stays_another_is_paused_with_what_to_type(yard):
     change_devices(yard, "made-up+battery")
     plan_target(yard.workshop.database, job, "control", WaitLimit(limit_sec=-1.0))
     assert yard.workshop.state(job) == JobState.PAUSED
-    assert f"mallorn resume {job}" in yard.workshop.reason(job)
+    assert f"mallorn resume {job}" in yard.workshop.explanation(job)
 
 
 def test_a_job_goes_on_with_the_device_that_is_like_its_first(yard):
@@ -372,4 +369,4 @@ def test_every_worker_counts_as_a_virtual_device(yard):
     changed = update(Job).where(Job.id == job).values(options=options, context_id=bound)
     yard.write(lambda session: session.execute(changed))
     assert len(yard.opened(job)) == 13
-    assert yard.workshop.reason(job) == ""
+    assert yard.workshop.explanation(job) == ""

@@ -8,6 +8,7 @@ from sqlalchemy import update
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.outcomes import LEFT_UNBUILT, NOT_COMPILED, Outcome
 from mallorn.core.states import JobState, RoundState
+from mallorn.core.values.job import JobStep
 from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.dataset_statistics import Statistics
 from mallorn.db.repositories.decision_log import DecisionLog
@@ -21,6 +22,8 @@ from mallorn.db.repositories.workers import Activity
 from mallorn.db.tables import Job
 from tests.fixtures.rows import Rows, new_job
 from tests.fixtures.stored import active_jobs
+
+STEP = JobStep(name="tasks are checked", done=1, total=2)
 
 
 @pytest.fixture
@@ -107,9 +110,9 @@ def test_jobs_are_listed_newest_first_in_pages_of_one_owner(rows, jobs):
 
 def test_a_move_happens_only_from_the_states_it_names(rows, jobs):
     assert not jobs.move_to_state(rows.job_id, [JobState.QUEUED], JobState.IMPORTING)
-    assert jobs.move_to_state(rows.job_id, [JobState.TUNING], JobState.FINISHING, "spent")
+    assert jobs.move_to_state(rows.job_id, [JobState.TUNING], JobState.FINISHING, step=STEP)
     job = jobs.get(rows.job_id, None)
-    assert (job.state, job.reason, job.finished_at) == (JobState.FINISHING, "spent", None)
+    assert (job.state, job.step, job.finished_at) == (JobState.FINISHING, STEP, None)
     jobs.move_to_state(rows.job_id, [JobState.FINISHING], JobState.DONE)
     job = jobs.get(rows.job_id, None)
     assert job.created_at <= job.started_at <= job.finished_at
@@ -164,7 +167,7 @@ def test_a_job_that_failed_in_its_finish_is_finished_again(rows, jobs):
     jobs.move_to_state(rows.job_id, [JobState.TUNING], JobState.FINISHING)
     jobs.move_to_state(rows.job_id, [JobState.FINISHING], JobState.FAILED, "no room")
     job = jobs.resume(rows.job_id, "ada")
-    assert (job.state, job.reason, job.finished_at, job.trials) == (JobState.FINISHING, "", None, 64)
+    assert (job.state, job.ended_because, job.finished_at, job.trials) == (JobState.FINISHING, "", None, 64)
 
 
 def test_a_job_whose_worker_died_in_its_finish_is_finished_again(rows, jobs):

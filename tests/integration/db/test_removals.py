@@ -20,7 +20,7 @@ from mallorn.db.repositories.workloads import Networks
 from mallorn.db.tables import Event, Job, Measurement, StageRun
 from tests.fixtures.rows import MODEL, Rows, new_job
 
-WORDS = ("name", "reason", "graph", "report", "warnings", "idempotency_key")
+WORDS = ("name", "ended_because", "graph", "report", "warnings", "idempotency_key")
 
 
 def worked(rows: Rows) -> None:

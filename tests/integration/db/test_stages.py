@@ -130,7 +130,7 @@ def test_the_last_worker_that_dies_fails_the_job(stage):
     stage.claim(lease_sec=-1)
     assert stage.expire() == [True]
     assert (stage.job().state, stage.job().finished_at is None) == (JobState.FAILED, False)
-    assert stage.job().reason == f"the worker died or stopped responding {MAX_DEATHS} times"
+    assert stage.job().ended_because == f"the worker died or stopped responding {MAX_DEATHS} times"
 
 
 def test_a_dead_worker_counts_whether_a_reaper_or_its_successor_noticed_first(stage):
@@ -147,7 +147,7 @@ def test_deaths_of_workers_and_of_helpers_from_outside_count_together(stage):
         assert stage.job().state == FINISHING
         stage.die(stage.claim(), "graphs died of SIGKILL")
     reason = f"finishing was interrupted {MAX_DEATHS} times: graphs died of SIGKILL"
-    assert (stage.job().state, stage.job().reason) == (JobState.FAILED, reason)
+    assert (stage.job().state, stage.job().ended_because) == (JobState.FAILED, reason)
 
 
 def test_deaths_from_outside_are_not_held_against_what_broke_off(stage):
@@ -177,7 +177,7 @@ def test_a_stage_that_broke_off_is_lost_by_its_holder_alone_and_sent_again_at_on
         lost = stage.lose(stage.claim(), "it died again")
     assert lost.is_given_up
     reason = "finishing was interrupted 3 times: it died again"
-    assert (stage.job().state, stage.job().reason) == (JobState.FAILED, reason)
+    assert (stage.job().state, stage.job().ended_because) == (JobState.FAILED, reason)
 
 
 def test_deaths_in_one_stage_do_not_count_in_the_next(stage):

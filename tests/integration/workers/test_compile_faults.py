@@ -112,5 +112,5 @@ def test_a_job_whose_model_never_compiles_fails_with_the_words_of_the_compiler(w
     compiler.passes = {"relax.transform.LegalizeOps"}
     finish(workshop, job)
     assert workshop.state(job) == JobState.FAILED
-    assert "no lowering for this" in workshop.reason(job)
-    assert "resume" not in workshop.reason(job)
+    assert "no lowering for this" in workshop.explanation(job)
+    assert "resume" not in workshop.explanation(job)

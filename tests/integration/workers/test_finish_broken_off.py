@@ -26,11 +26,11 @@ def test_a_finish_without_a_device_waits_in_words_and_goes_on(workshop, exported
     for _ in range(4):
         finish(workshop, job)
     assert workshop.state(job) == JobState.FINISHING
-    assert "mallorn device" in workshop.reason(job)
+    assert "mallorn device" in workshop.explanation(job)
     workshop.bench.before = lambda slot: None
     finish(workshop, job)
     assert workshop.state(job) == JobState.DONE
-    assert workshop.reason(job) == "the budget of 32 trials is spent"
+    assert workshop.explanation(job) == "the budget of 32 trials is spent"
 
 
 def test_a_stopping_worker_leaves_the_finish_to_another(workshop, exported):

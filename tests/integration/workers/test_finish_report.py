@@ -48,7 +48,7 @@ def test_the_manifest_names_what_has_no_schedule(workshop, exported, check):
 
 def test_a_done_job_says_why_its_tuning_ended(workshop, exported):
     job = finished(workshop)
-    assert workshop.reason(job) == "the budget of 32 trials is spent"
+    assert workshop.explanation(job) == "the budget of 32 trials is spent"
 
 
 def test_the_report_keeps_what_more_trials_would_have_brought(workshop, exported):
@@ -75,7 +75,7 @@ def test_why_tuning_ended_is_known_without_the_jobs_log(workshop, exported):
     job = tuned(workshop)
     workshop.write(lambda session: session.execute(delete(Event).where(Event.job_id == job)))
     finish(workshop, job)
-    assert workshop.reason(job) == "the budget of 32 trials is spent"
+    assert workshop.explanation(job) == "the budget of 32 trials is spent"
 
 
 def test_schedules_are_kept_as_people_read_them(workshop, exported):

@@ -65,7 +65,7 @@ def test_an_import_writes_tasks_and_the_recipe_that_made_them(workshop, job):
         ("fused_w1", 2),
     ]
     stored = workshop.read(lambda session: Jobs(session).get(job, None))
-    assert (stored.state, stored.reason) == (JobState.TUNING, "")
+    assert (stored.state, stored.waiting_because) == (JobState.TUNING, "")
     assert stored.graph.recipe.name == "tuned"
     assert "tasks" not in stored.graph
 
@@ -196,7 +196,7 @@ def test_a_model_that_cannot_be_imported_fails_the_job_in_words(workshop, job):
     workshop.graph_answers["extract"] = InvalidModel("dimension n is free", hint="--input-shape x:1,3")
     assert not import_job(workshop, job)
     assert workshop.state(job) == JobState.FAILED
-    assert workshop.reason(job).split("\n") == ["dimension n is free", "--input-shape x:1,3"]
+    assert workshop.explanation(job).split("\n") == ["dimension n is free", "--input-shape x:1,3"]
     event = workshop.read(lambda session: Events(session).newest(job, FailedEvent))
     assert event.payload() == {
         "error": "InvalidModel",
@@ -219,10 +219,10 @@ def test_what_may_pass_by_itself_is_tried_again_and_then_forgotten(workshop, job
     for _ in range(5):
         assert not import_job(workshop, job)
     assert workshop.state(job) == JobState.IMPORTING
-    assert workshop.reason(job) == "the store does not answer"
+    assert workshop.explanation(job) == "the store does not answer"
     workshop.graph_answers["extract"] = found("w0")
     assert import_job(workshop, job)
-    assert workshop.reason(job) == ""
+    assert workshop.explanation(job) == ""
 
 
 def killed_at_work(**_params):
@@ -238,11 +238,11 @@ def test_a_helper_that_is_killed_costs_a_try_and_not_the_job(workshop, job):
     for _ in range(4):
         assert not import_job(workshop, job)
         assert workshop.state(job) == JobState.IMPORTING
-    assert "died of SIGKILL" in workshop.reason(job)
-    assert "MALLORN_BUILDERS" in workshop.reason(job)
+    assert "died of SIGKILL" in workshop.explanation(job)
+    assert "MALLORN_BUILDERS" in workshop.explanation(job)
     workshop.graph_answers["extract"] = found("w0")
     assert import_job(workshop, job)
-    assert workshop.reason(job) == ""
+    assert workshop.explanation(job) == ""
 
 
 @pytest.mark.parametrize("error", [ChildCrashed("graphs died of SIGSEGV"), ChildTimeout("graphs took long")])
@@ -251,7 +251,7 @@ def test_the_third_helper_that_dies_in_a_row_fails_the_job_with_its_words(worksh
     for _ in range(3):
         assert not import_job(workshop, job)
     assert workshop.state(job) == JobState.FAILED
-    assert workshop.reason(job).startswith(f"importing was interrupted 3 times: {error.message}")
+    assert workshop.explanation(job).startswith(f"importing was interrupted 3 times: {error.message}")
     event = workshop.read(lambda session: Events(session).newest(job, FailedEvent))
     assert event.detail == error.message
 
@@ -260,7 +260,7 @@ def test_what_the_importer_cannot_say_better_fails_the_job_as_a_matter_of_its_mo
     workshop.graph_answers["extract"] = ChildFailed("IndexError", "list index out of range")
     assert not import_job(workshop, job)
     assert workshop.state(job) == JobState.FAILED
-    assert "TVM cannot turn this model into tasks" in workshop.reason(job)
+    assert "TVM cannot turn this model into tasks" in workshop.explanation(job)
 
 
 def test_patterns_that_no_task_has_are_refused_with_the_closest_names(workshop, job):
@@ -269,7 +269,7 @@ def test_patterns_that_no_task_has_are_refused_with_the_closest_names(workshop, 
     workshop.graph_answers["extract"] = found("add", "dens", "softmax")
     assert not import_job(workshop, job)
     assert workshop.state(job) == JobState.FAILED
-    assert workshop.reason(job).split("\n") == [
+    assert workshop.explanation(job).split("\n") == [
         "no task matches fused_dense*",
         "--only one of: fused_dens, fused_add, fused_softmax",
     ]
@@ -288,7 +288,7 @@ def test_a_fault_of_ours_is_shown_and_leaves_the_lease_to_run_out(workshop, job)
     workshop.graph_answers["extract"] = KeyError("surprise")
     with pytest.raises(KeyError):
         import_job(workshop, job)
-    assert "surprise" in workshop.reason(job)
+    assert "surprise" in workshop.explanation(job)
     assert workshop.state(job) == JobState.IMPORTING
     assert not import_job(workshop, job), "the lease is still held"
 
@@ -306,7 +306,7 @@ def test_a_job_that_is_stopped_while_its_model_is_read_stays_stopped(workshop, j
     assert import_job(workshop, job) is None
     assert workshop.state(job) == {"pause": JobState.PAUSED, "cancel": JobState.CANCELLED}[act]
     assert tasks_of(workshop, job) == []
-    assert "owner" in workshop.reason(job)
+    assert "owner" in workshop.explanation(job)
 
 
 def test_the_import_binds_a_job_to_its_virtual_device(workshop, job):
@@ -345,7 +345,7 @@ def test_what_a_recording_lacks_is_a_warning_and_what_holds_nothing_fails_the_jo
     workshop.graph_answers["extract"] = found("w1")
     import_job(workshop, job)
     assert workshop.state(job) == JobState.FAILED
-    assert "mallorn record" in workshop.reason(job)
+    assert "mallorn record" in workshop.explanation(job)
 
 
 def test_a_range_of_shapes_is_imported_at_its_points(workshop):
@@ -372,7 +372,7 @@ def test_a_stage_whose_job_cannot_be_read_after_its_claim_is_given_back(workshop
     assert not import_job(workshop, job)
     held = workshop.held(WorkItem(WorkKind.IMPORT, job))
     assert (held.holder, held.losses) == (None, 0)
-    assert workshop.reason(job) == "the database does not answer"
+    assert workshop.explanation(job) == "the database does not answer"
 
 
 def test_a_store_that_is_away_is_waited_for_however_long_that_takes(workshop, job):
@@ -382,12 +382,12 @@ def test_a_store_that_is_away_is_waited_for_however_long_that_takes(workshop, jo
         assert not import_job(workshop, job)
     held = workshop.held(WorkItem(WorkKind.IMPORT, job))
     assert (workshop.state(job), held.losses, held.deaths) == (JobState.IMPORTING, 0, 0)
-    assert "its disk may not be mounted" in workshop.reason(job)
+    assert "its disk may not be mounted" in workshop.explanation(job)
     assert held.sent_at, "it is sent like a lost message, and not at once"
     unmounted.rename(models)
     workshop.graph_answers["extract"] = found("w0")
     assert import_job(workshop, job)
-    assert (workshop.state(job), workshop.reason(job)) == (JobState.TUNING, "")
+    assert (workshop.state(job), workshop.explanation(job)) == (JobState.TUNING, "")
 
 
 def test_a_store_that_is_there_without_the_model_fails_the_job_in_words(workshop, job):
@@ -395,7 +395,7 @@ def test_a_store_that_is_there_without_the_model_fails_the_job_in_words(workshop
     model.unlink()
     assert not import_job(workshop, job)
     assert workshop.state(job) == JobState.FAILED
-    assert workshop.reason(job).startswith("the artifact store has no ")
+    assert workshop.explanation(job).startswith("the artifact store has no ")
 
 
 def test_a_measurer_with_an_undeclared_virtual_device_is_refused(workshop, job):
@@ -405,4 +405,4 @@ def test_a_measurer_with_an_undeclared_virtual_device_is_refused(workshop, job):
     workshop.graph_answers["extract"] = found("w0")
     assert not import_job(workshop, job)
     assert workshop.state(job) == JobState.FAILED
-    assert "does not declare its virtual device" in workshop.reason(job)
+    assert "does not declare its virtual device" in workshop.explanation(job)

@@ -119,8 +119,9 @@ def test_a_worker_with_other_code_leaves_the_round_to_one_that_has_the_jobs(buil
     assert builds.round(round_id).state == RoundState.QUEUED
     assert builds.held(WorkItem.for_round(round_id)).losses == 0
     wanted = told.get("builder", "0.27.0")
-    assert f"is built by TVM {wanted}, and worker w has {current_builder_name()}; it waits" in builds.reason(
-        job
+    assert (
+        f"is built by TVM {wanted}, and worker w has {current_builder_name()}; it waits"
+        in builds.explanation(job)
     )
 
 

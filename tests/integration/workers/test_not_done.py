@@ -166,4 +166,4 @@ def test_a_full_disk_still_makes_the_finish_wait(workshop, answers):
     job = tuned(workshop)
     finish(workshop, job)
     assert workshop.state(job) == JobState.FINISHING
-    assert "disk" in workshop.reason(job)
+    assert "disk" in workshop.explanation(job)

@@ -132,7 +132,7 @@ def test_a_class_that_is_not_what_its_place_asks_for_fails_its_job_before_it_cos
     job = workshop.job(("w0",), trials=16, **chosen)
     workshop.work(job)
     assert workshop.state(job) == JobState.FAILED
-    assert words in workshop.reason(job)
+    assert words in workshop.explanation(job)
     assert workshop.rows() == []
 
 
@@ -142,7 +142,7 @@ def test_a_worker_takes_up_no_stored_job_whose_class_is_on_no_list(workshop):
     workshop.settings.plugins.clear()
     assert workshop.run(int(str(message[1]))) is None
     assert workshop.state(job) == JobState.FAILED
-    assert "the searcher antigravity:x is not allowed by the operator" in workshop.reason(job)
+    assert "the searcher antigravity:x is not allowed by the operator" in workshop.explanation(job)
     assert "antigravity" not in sys.modules
 
 
@@ -151,7 +151,7 @@ def test_control_plans_no_stored_job_whose_class_is_on_no_list(workshop, monkeyp
     job = workshop.job(("w0",), trials=16, policy="unittest.__main__:x")
     workshop.work(job)
     assert workshop.state(job) == JobState.FAILED
-    assert "the task policy unittest.__main__:x is not allowed by the operator" in workshop.reason(job)
+    assert "the task policy unittest.__main__:x is not allowed by the operator" in workshop.explanation(job)
 
 
 def test_what_raised_is_told_with_its_line(workshop):
@@ -252,7 +252,7 @@ def test_a_policy_that_raises_fails_its_job_in_words(workshop):
     job = workshop.job(("w0", "w1"), trials=64, policy=mine(Undecided))
     workshop.work(job)
     assert workshop.state(job) == JobState.FAILED
-    assert workshop.reason(job).startswith(f"the task policy {mine(Undecided)} raised LookupError")
+    assert workshop.explanation(job).startswith(f"the task policy {mine(Undecided)} raised LookupError")
 
 
 def test_a_stopping_rule_that_fails_ends_its_job_before_it_costs_trials(workshop):
@@ -265,5 +265,5 @@ def test_a_stopping_rule_that_fails_ends_its_job_before_it_costs_trials(workshop
     (message,) = [each for each in workshop.plan(job) if each[0] == queues.RUN_ROUND]
     assert workshop.run(int(str(message[1]))) is None
     assert workshop.state(job) == JobState.FAILED
-    assert workshop.reason(job).startswith("the stopping rule mine:Rule raised KeyError")
+    assert workshop.explanation(job).startswith("the stopping rule mine:Rule raised KeyError")
     assert workshop.rows() == []

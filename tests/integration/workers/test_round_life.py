@@ -185,11 +185,11 @@ def test_without_a_device_the_round_is_handed_back_and_the_job_says_why(workshop
         assert workshop.run(round_id) is None
     assert workshop.round(round_id).state == RoundState.QUEUED
     assert workshop.held(WorkItem.for_round(round_id)).losses == 0
-    assert "mallorn device" in workshop.reason(job)
+    assert "mallorn device" in workshop.explanation(job)
 
     workshop.bench.before = lambda slot: None
     assert workshop.run(round_id) is not None
-    assert workshop.reason(job) == ""
+    assert workshop.explanation(job) == ""
 
 
 def test_a_device_that_leaves_in_the_middle_keeps_what_it_measured(workshop):
@@ -212,7 +212,7 @@ def test_waiting_does_not_overwrite_why_a_job_is_paused(workshop):
 
     workshop.bench.before = after(0, pause)
     workshop.run(round_id)
-    assert workshop.reason(job) == "paused by its owner"
+    assert workshop.explanation(job) == "paused by its owner"
 
 
 def test_a_stopping_worker_commits_what_it_has_and_hands_the_round_back(workshop, monkeypatch):
@@ -251,7 +251,7 @@ def test_what_cannot_be_done_as_asked_for_fails_the_job_wherever_it_is_found_out
     round_id = workshop.next_round(job)
     workshop.maker.error = InvalidTarget("cores: -1", hint="give it some")
     assert workshop.run(round_id) is None
-    assert (workshop.state(job), workshop.reason(job)) == (JobState.FAILED, "cores: -1\ngive it some")
+    assert (workshop.state(job), workshop.explanation(job)) == (JobState.FAILED, "cores: -1\ngive it some")
 
 
 @pytest.mark.parametrize("error", [Unavailable("no recording"), UnknownName("unknown search 'new'")])
@@ -262,7 +262,7 @@ def test_what_this_worker_lacks_another_may_have(workshop, error):
     assert workshop.run(round_id) is None
     assert workshop.round(round_id).state == RoundState.QUEUED
     assert workshop.held(WorkItem.for_round(round_id)).losses == 0
-    assert workshop.reason(job) == error.message
+    assert workshop.explanation(job) == error.message
 
 
 def stored_model(workshop, seed):
@@ -348,7 +348,7 @@ def test_what_the_host_lacks_costs_no_trials_and_pauses_the_job_with_one_sentenc
     assert workshop.rows() == []
     assert workshop.state(job) == "paused"
     told = f"on {gethostname()}: No linker here"
-    assert workshop.reason(job) == f"{told}\napt-get install gcc   (then: mallorn resume {job})"
+    assert workshop.explanation(job) == f"{told}\napt-get install gcc   (then: mallorn resume {job})"
     workshop.bench.before = lambda slot: None
     workshop.write(lambda session: Jobs(session).resume(job, "ada"))
     workshop.work(job)
@@ -379,7 +379,7 @@ def test_one_sick_worker_pauses_no_job_while_another_is_there(workshop):
         assert run_by(workshop, "sick", round_id, lacking) is None
         assert workshop.state(job) == "tuning"
         assert workshop.round(round_id).state == RoundState.QUEUED
-    assert workshop.reason(job).startswith(f"on {gethostname()}: No linker here")
+    assert workshop.explanation(job).startswith(f"on {gethostname()}: No linker here")
     assert workshop.held(WorkItem.for_round(round_id)).losses == 0, "it is no loss of the round's"
     assert run_by(workshop, "well", round_id) is not None
     assert len(workshop.rows(round_id=round_id)) == workshop.round(round_id).size
@@ -415,7 +415,7 @@ def test_a_worker_whose_host_is_at_fault_rests_and_names_it(workshop, error, mon
     workshop.bench.before = after(0, refuse(error))
     workshop.run(workshop.next_round(job))
     assert ill == [error]
-    assert workshop.reason(job).startswith(f"on {gethostname()}: ")
+    assert workshop.explanation(job).startswith(f"on {gethostname()}: ")
 
 
 def test_a_worker_that_rests_says_so_in_its_row(workshop):
@@ -436,6 +436,6 @@ def test_made_up_times_of_a_wrapper_are_not_stored_under_a_real_target(workshop)
     assert workshop.run(round_id) is None
     assert workshop.rows() == []
     assert workshop.state(job) == JobState.FAILED
-    assert "does not declare its virtual device" in workshop.reason(job)
+    assert "does not declare its virtual device" in workshop.explanation(job)
     hosts = {device.host_id for device in workshop.read(lambda session: Devices(session).list())}
     assert "simulated" not in hosts, "no job takes its context from a device that is none"

@@ -69,8 +69,10 @@ def test_a_job_whose_records_are_no_plain_files_fails_in_a_sentence_and_exports_
     job = planted(workshop, replaced(make, secret))
     row = workshop.read(lambda session: Jobs(session).get(job, None))
     assert row.state == JobState.FAILED
-    assert RECORDS in row.reason.splitlines()[0]
-    assert row.reason.startswith(("a child process left", "a child process did not leave a plain file"))
+    assert RECORDS in row.ended_because
+    assert row.ended_because.startswith(
+        ("a child process left", "a child process did not leave a plain file")
+    )
     assert row.export_uri is None
 
 
@@ -138,7 +140,7 @@ def test_an_export_whose_script_was_changed_is_not_uploaded(
     finish(workshop, job)
     row = workshop.read(lambda session: Jobs(session).get(job, None))
     assert (row.state, row.export_uri) == (JobState.FAILED, None)
-    assert "apply.py is stored with other bytes" in row.reason
+    assert "apply.py is stored with other bytes" in row.ended_because
 
 
 def test_files_that_a_killed_worker_uploaded_go_with_its_job(

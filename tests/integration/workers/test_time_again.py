@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mallorn.core.states import JobState
-from mallorn.core.values.event import BenchedEvent, BenchStartedEvent, FinishingEvent
+from mallorn.core.values.event import BenchedEvent
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.workers.finish.run import finish
@@ -21,7 +21,7 @@ def job(workshop, answers):
 def bench(workshop, job):
     def ask(session):
         assert Jobs(session).move_to_state(job, [JobState.DONE], JobState.FINISHING)
-        Events(session).append(job, BenchStartedEvent())
+        Jobs(session).store_report_columns(job, is_bench=True)
 
     workshop.write(ask)
     finish(workshop, job)
@@ -73,13 +73,8 @@ def test_what_fails_is_part_of_the_result_and_the_job_stays_done(workshop, job):
     assert [step.step for step in result.skipped_steps] == ["compile the model with the exported schedules"]
 
 
-@pytest.mark.parametrize("event", [None, FinishingEvent(reason="more trials are spent")])
-def test_a_job_is_finished_in_full_again_after_it_was_timed(workshop, job, exported, event):
-    if event is None:
-        bench(workshop, job)
-    else:  # the bench failed, and the job got more trials
-        for started in (BenchStartedEvent(), event):
-            workshop.write(lambda session, started=started: Events(session).append(job, started))
+def test_a_job_is_finished_in_full_again_after_it_was_timed(workshop, job, exported):
+    bench(workshop, job)
     exported.clear()
     workshop.write(lambda session: Jobs(session).move_to_state(job, [JobState.DONE], JobState.FINISHING))
     finish(workshop, job)

@@ -61,7 +61,9 @@ def test_a_finish_lets_others_have_their_turn_between_two_tasks(workshop, export
     waiting = workshop.next_round(second)
     finish(workshop, first)
     assert (workshop.state(first), holder(workshop, first)) == (JobState.FINISHING, None)
-    assert workshop.reason(first).endswith("1 of 3 tasks are checked; other jobs have their turn")
+    assert workshop.explanation(first) == "other jobs have their turn"
+    step = workshop.read(lambda session: Jobs(session).get(first, None).step)
+    assert (step.done, step.total) == (1, 3)
     workshop.run(waiting)
     workshop.work(second)
     finish(workshop, first)
@@ -123,7 +125,7 @@ def test_a_job_that_other_code_imported_is_imported_again_before_anything_is_dec
         workshop.write(lambda session, old=old: Jobs(session).store_report_columns(job, graph=old))
         finish(workshop, job)
         assert workshop.state(job) == JobState.QUEUED
-        assert "imported again" in workshop.reason(job)
+        assert "imported again" in workshop.explanation(job)
         workshop.write(
             lambda session: Jobs(session).move_to_state(job, [JobState.QUEUED], JobState.FINISHING)
         )

@@ -209,7 +209,7 @@ def test_beside_a_worker_that_still_has_its_code_a_job_waits_for_that_one(fleet,
     assert workshop.round(round_id).state == RoundState.QUEUED
     assert (
         f"built by TVM {first}, and worker {workshop.name} has {code.current_builder_name()}"
-        in workshop.reason(job)
+        in workshop.explanation(job)
     )
     assert job_of(workshop, job).context_id == context_id
     assert len(workshop.rows(job_id=job)) == tried
@@ -242,7 +242,7 @@ def test_an_import_that_was_sent_back_is_left_to_the_code_of_its_job(fleet, work
     workshop.graph_answers["extract"] = AssertionError("another worker imports it")
     assert import_job(workshop, job) is None
     assert workshop.state(job) == JobState.IMPORTING
-    assert f"built by TVM {second}" in workshop.reason(job)
+    assert f"built by TVM {second}" in workshop.explanation(job)
 
 
 def test_a_job_of_no_device_waits_for_the_code_that_imported_it_or_is_imported_anew(
@@ -255,7 +255,7 @@ def test_a_job_of_no_device_waits_for_the_code_that_imported_it_or_is_imported_a
     fleet.upgrade("passes two")
     round_id = workshop.next_round(job)
     assert workshop.run(round_id) is None
-    assert f"code {first}" in workshop.reason(job)
+    assert f"code {first}" in workshop.explanation(job)
     fleet.lose("old")
     workshop.run(round_id)
     assert workshop.state(job) == JobState.QUEUED
@@ -281,7 +281,7 @@ def test_another_tvm_of_a_device_alone_is_waited_out(fleet, workshop):
     before = job_of(workshop, job).context_id
     workshop.plan(job)
     assert job_of(workshop, job).context_id == before
-    assert "0.28.0" in workshop.reason(job)
+    assert "0.28.0" in workshop.explanation(job)
 
 
 def test_what_a_finish_decided_is_forgotten_with_the_tasks_it_was_decided_for(fleet, workshop):

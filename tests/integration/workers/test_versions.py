@@ -38,7 +38,7 @@ def test_what_a_newer_version_asks_for_goes_back_for_a_newer_worker_and_costs_no
     assert workshop.round(round_id).state == RoundState.QUEUED
     held = workshop.held(WorkItem.for_round(round_id))
     assert (held.losses, held.deaths) == (0, 0)
-    assert words in workshop.reason(job)
+    assert words in workshop.explanation(job)
     # As if this worker had been upgraded.
     monkeypatch.setattr("mallorn.core.job_options.RETIRED", {"of_tomorrow"})
     store(workshop, job, contention=False, evaluator={"number": 3}, simulated={})

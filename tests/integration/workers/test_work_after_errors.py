@@ -104,4 +104,4 @@ def test_a_job_hears_of_what_it_waits_for_and_not_of_a_stopping_worker(workshop,
     job = workshop.job(("w0",), trials=8)
     workshop.maker.error = error()
     workshop.run(workshop.next_round(job))
-    assert bool(workshop.reason(job)) is told
+    assert bool(workshop.explanation(job)) is told

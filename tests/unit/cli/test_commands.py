@@ -27,9 +27,9 @@ pytestmark = pytest.mark.usefixtures("named_coordinator")
 TARGET = '{"kind":"llvm","num-cores":2}'
 
 
-def end(owned: OwnedRows, state: JobState, reason: str = "", **recorded: Any) -> None:
+def end(owned: OwnedRows, state: JobState, because: str = "", **recorded: Any) -> None:
     with owned.database.transaction() as session:
-        Jobs(session).move_to_state(owned.job_id, [JobState.TUNING], state, reason)
+        Jobs(session).move_to_state(owned.job_id, [JobState.TUNING], state, because)
         Jobs(session).store_report_columns(owned.job_id, report={}, **recorded)
         Events(session).append(owned.job_id, OtherEvent(kind="state", data={"state": str(state)}))
 

@@ -11,7 +11,7 @@ from typer.testing import Result
 
 from mallorn import Client
 from mallorn.cli.terminal.output import table
-from mallorn.core.states import JobState, RoundState
+from mallorn.core.states import JobState, RoundState, Waiting
 from mallorn.core.values.decision_log import LoggedRound
 from mallorn.db.repositories.cost_models import CostModels, NewCostModel
 from mallorn.db.repositories.jobs import Jobs
@@ -143,7 +143,7 @@ def test_json_holds_all_and_python_gets_the_same_rows(
 
 WAITING = [
     (JobState.QUEUED, "", "waits for a worker"),
-    (JobState.TUNING, "waits for a device for llvm\nmallorn device", "waits for a device for llvm"),
+    (JobState.TUNING, "waits for a device for llvm", "waits for a device for llvm"),
     (JobState.TUNING, "", "waits for the planner"),
     (JobState.FAILED, "no operator Foo", "no operator Foo"),
     (JobState.PAUSED, "", "mallorn resume"),
@@ -151,11 +151,15 @@ WAITING = [
 ]
 
 
-@pytest.mark.parametrize(("state", "reason", "said"), WAITING)
+@pytest.mark.parametrize(("state", "because", "said"), WAITING)
 def test_a_job_without_rounds_says_what_it_waits_for(
-    explain: Explain, owned: OwnedRows, state: JobState, reason: str, said: str
+    explain: Explain, owned: OwnedRows, state: JobState, because: str, said: str
 ) -> None:
-    owned.write(lambda session: Jobs(session).move_to_state(owned.job_id, [JobState.TUNING], state, reason))
+    ended_because = because if state.is_final else ""
+    owned.write(
+        lambda session: Jobs(session).move_to_state(owned.job_id, [JobState.TUNING], state, ended_because)
+    )
+    owned.write(lambda session: Jobs(session).set_waiting(owned.job_id, Waiting(because)))
     result = explain()
     assert (result.exit_code, result.stdout) == (0, "")
     assert f"no rounds yet: the job is {state}; " in result.stderr

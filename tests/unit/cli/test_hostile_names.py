@@ -60,7 +60,7 @@ def hostile(named_coordinator: Coordinator, owned: OwnedRows, monkeypatch: pytes
     for table, columns in {**named, Device: ("host_class",)}.items():
         values = dict.fromkeys(columns, HOSTILE)
         owned.write(lambda session, t=table, v=values: session.execute(update(t).values(v)))
-    owned.write(lambda session: session.execute(update(Job).values(state="cancelled", reason=HOSTILE)))
+    owned.write(lambda session: session.execute(update(Job).values(state="cancelled", ended_because=HOSTILE)))
     named_coordinator.ask(named_coordinator.new_key(HOSTILE).key, "POST", "/jobs/%1b%5d0;x%07/pause")
     return owned
 

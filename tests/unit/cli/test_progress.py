@@ -26,7 +26,7 @@ from mallorn.client.progress_lines import (
 from mallorn.core.device_wait_hint import ServiceAddress, describe_waiting
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.values.decision_log import RoundStatus
-from mallorn.core.values.job import JobStatus, TaskStatus
+from mallorn.core.values.job import JobStatus, JobStep, TaskStatus
 from mallorn.wording.format_values import (
     Column,
     cell,
@@ -44,18 +44,19 @@ def job(
     state: str,
     trials: int = 0,
     best_us: float | None = None,
-    reason: str = "",
+    waiting_because: str = "",
+    step: JobStep | None = None,
     budget: int | None = 64,
     **changes: Any,
 ) -> JobStatus:
     known = {"tasks": 2, "tasks_measured": 2, "estimated_us": best_us}
-    done = {"trials": trials, "failures": {"run_error": 2} if trials else {}, **known}
+    done = {"step": step, "trials": trials, "failures": {"run_error": 2} if trials else {}, **known}
     fields = {
         "id": "j",
         "state": state,
         "trials": budget,
         "minutes": None,
-        "reason": reason,
+        "waiting_because": waiting_because,
         "created_at": 1000.0,
     }
     return JobStatus.model_validate({**fields, "progress": done, **changes})
@@ -114,7 +115,7 @@ def watched(handle: Job, terminal: bool, verbose: bool = False, first: str = "")
 
 
 def test_a_log_gets_a_line_where_something_happens() -> None:
-    waiting = job("tuning", reason="waits for a [device]")
+    waiting = job("tuning", waiting_because="waits for a [device]")
     scripted = Scripted(waiting, waiting, job("tuning", 16, 1234.5), job("done", 64, 900.0))
     assert watched(scripted, terminal=False).splitlines() == [
         "tuning  0/64 trials  waits for a [device]",
@@ -125,11 +126,12 @@ def test_a_log_gets_a_line_where_something_happens() -> None:
 
 def test_a_log_gets_a_line_for_every_tenth_of_the_way_and_not_for_every_step() -> None:
     tuned = [job("tuning", spent, 900.0, budget=400) for spent in range(0, 400, 4)]
-    checks = [job("finishing", 64, reason=f"spent; {n} of 28 tasks are checked") for n in range(1, 29)]
+    steps = [JobStep(name="tasks are checked", done=count, total=28) for count in range(1, 29)]
+    checks = [job("finishing", 64, step=step) for step in steps]
     lines = watched(Scripted(*tuned, *checks, job("done", 64)), terminal=False).splitlines()
     assert len([line for line in lines if line.startswith("tuning")]) == 10
     assert len([line for line in lines if line.startswith("finishing")]) == 11
-    assert "28 of 28 tasks are checked" in lines[-2]
+    assert "tasks are checked: 28 of 28" in lines[-2]
 
 
 def test_a_log_is_never_silent_for_long_while_something_changes() -> None:
@@ -179,7 +181,7 @@ def test_a_terminal_gets_a_bar() -> None:
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_a_first_version_is_told_in_a_line_that_stays(terminal: bool) -> None:
-    scripted = Scripted(job("finishing", reason="times it"), job("finishing"), job("done"))
+    scripted = Scripted(job("finishing", step=JobStep(name="times it")), job("finishing"), job("done"))
     told = watched(scripted, terminal, first="first version after 12 s: won")
     assert told.count("first version after 12 s: won\n") == 1
 
@@ -345,8 +347,8 @@ def test_a_job_that_ends_by_itself_is_as_far_as_its_planner_thinks() -> None:
 
 
 def test_a_job_that_no_device_here_can_serve_shows_its_command_once() -> None:
-    words = describe_waiting("t", ServiceAddress("10.0.0.2:9190"), "it has no cuda device")
-    waits = job("tuning", reason=words, cause="not_here")
+    waiting = describe_waiting("t", ServiceAddress("10.0.0.2:9190"), "it has no cuda device")
+    waits = job("tuning", waiting_because=waiting.waiting_because, hint=waiting.hint, cause=waiting.cause)
     console = Console(file=io.StringIO(), width=300)
     scripted = Scripted(waits, waits, job("cancelled"))
     show_until_ended(scripted, console, FirstVersion(scripted, ""))
@@ -356,7 +358,7 @@ def test_a_job_that_no_device_here_can_serve_shows_its_command_once() -> None:
 
 
 def test_a_job_that_the_service_paused_is_followed_no_longer() -> None:
-    paused = job("paused", reason="waited 10 minutes for a device\nmallorn device")
+    paused = job("paused", waiting_because="waited 10 minutes for a device", hint="mallorn device")
     console = Console(file=io.StringIO(), width=300)
     scripted = Scripted(paused)
     assert show_until_ended(scripted, console, FirstVersion(scripted, "")).state == "paused"

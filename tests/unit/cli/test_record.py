@@ -105,7 +105,7 @@ class FakeJob:
 
     def __init__(self, last: JobState) -> None:
         self.id, self.cancelled, self.last, self.looks = "j1", False, last, 0
-        self.status = JobStatus(id="j1", state=last, reason="why")
+        self.status = JobStatus(id="j1", state=last, ended_because="why")
 
     @property
     def state(self) -> JobState:

@@ -42,7 +42,7 @@ def test_who_is_put_out_is_out_with_keys_browsers_and_jobs(coordinator: Coordina
     assert "was revoked" in coordinator.ask(key, "GET", "/jobs").json()["detail"]
     assert coordinator.http.get("/jobs").status_code == 401, "the cookie opens nothing"
     shown = coordinator.ask(admin, "GET", f"/jobs/{rows.job_id}").json()
-    assert (shown["state"], shown["reason"]) == ("cancelled", "cancelled as its owner was banned")
+    assert (shown["state"], shown["ended_because"]) == ("cancelled", "cancelled as its owner was banned")
     state = rows.read(lambda session: session.get_one(Round, round_id).state)
     assert state == RoundState.CANCELLED
     assert rows.read(lambda session: Jobs(session).get(his, "bob").state) not in (JobState.CANCELLED,)
@@ -130,10 +130,11 @@ def test_an_admin_lists_and_stops_everybodys_jobs(coordinator: Coordinator) -> N
     refused = coordinator.ask(key, "GET", "/jobs", params={"all_owners": True})
     assert refused.status_code == 403
     paused = coordinator.ask(admin, "POST", f"/jobs/{rows.job_id}/pause").json()
-    assert (paused["state"], paused["reason"], paused["cause"]) == ("paused", "paused by an admin", "owner")
+    assert paused["state"] == "paused"
+    assert (paused["waiting_because"], paused["cause"]) == ("paused by an admin", "owner")
     assert coordinator.ask(key, "POST", f"/jobs/{rows.job_id}/resume").json()["state"] == "tuning"
     cancelled = coordinator.ask(admin, "POST", f"/jobs/{rows.job_id}/cancel").json()
-    assert (cancelled["state"], cancelled["reason"]) == ("cancelled", "cancelled by an admin")
+    assert (cancelled["state"], cancelled["ended_because"]) == ("cancelled", "cancelled by an admin")
     assert [event.kind for event in rows.read(lambda session: Events(session).after(rows.job_id, 0))] == [
         *("paused", "resumed", "cancelled")
     ]
@@ -144,7 +145,11 @@ def test_an_admin_lists_and_stops_everybodys_jobs(coordinator: Coordinator) -> N
 def test_of_a_private_job_an_admin_sees_what_it_takes_up_and_not_what_it_is(coordinator: Coordinator) -> None:
     admin, key = coordinator.new_key("root", Scope.ADMIN).key, hers(coordinator)
     rows = OwnedRows(coordinator.database, ADA)
-    secret = {"name": "a secret", "reason": "secret words", "options": {"private": True, "seed_words": 1}}
+    secret = {
+        "name": "a secret",
+        "ended_because": "secret words",
+        "options": {"private": True, "seed_words": 1},
+    }
     rows.write(lambda session: session.execute(update(Job).values(secret)))
     assert coordinator.ask(key, "GET", f"/jobs/{rows.job_id}").json()["name"] == "a secret"
     alone = coordinator.ask(admin, "GET", f"/jobs/{rows.job_id}")

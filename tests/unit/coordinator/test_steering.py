@@ -20,7 +20,7 @@ def move(owned: OwnedRows, state: JobState) -> None:
 
 def test_a_tuning_job_pauses_and_goes_on_with_planning(coordinator: Coordinator, owned: OwnedRows) -> None:
     paused = coordinator.http.post(f"/jobs/{owned.job_id}/pause").json()
-    assert (paused["state"], paused["reason"]) == ("paused", "paused by its owner")
+    assert (paused["state"], paused["waiting_because"]) == ("paused", "paused by its owner")
     resumed = coordinator.http.post(f"/jobs/{owned.job_id}/resume", json={"trials": 16}).json()
     assert (resumed["state"], resumed["trials"]) == ("tuning", 64 + 16)
     assert coordinator.sent(queues.CONTROL) == [(queues.PLAN, [owned.job_id])]

@@ -52,6 +52,7 @@ def test_a_new_job_is_queued_and_a_worker_is_woken(coordinator: Coordinator) -> 
     assert job["options"]["search"] == "random"
     assert job["target"] == '{"kind":"llvm","num-cores":2}'
     assert job["progress"] == {
+        "step": None,
         "trials": 0,
         "open_candidates": 0,
         "failures": {},

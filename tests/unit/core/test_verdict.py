@@ -238,11 +238,11 @@ def test_a_model_that_was_not_timed_is_not_judged() -> None:
 
 
 def test_a_failed_job_tells_its_cause_and_the_command_that_helps() -> None:
-    def failed(reason: str) -> Verdict:
-        return judge_job(JobStatus(id="j1", state=JobState.FAILED, reason=reason))
+    def failed(because: str, hint: str = "") -> Verdict:
+        return judge_job(JobStatus(id="j1", state=JobState.FAILED, ended_because=because, hint=hint))
 
-    assert failed("no room\ndf -h   (then: mallorn resume JOB)").next_command == "df -h"
-    assert failed("free dimension n\ngive it with --input-shape x:1,3") == said(
+    assert failed("no room", "df -h   (then: mallorn resume JOB)").next_command == "df -h"
+    assert failed("free dimension n", "give it with --input-shape x:1,3") == said(
         Level.POOR, "failed: free dimension n; give it with --input-shape x:1,3", "mallorn show j1"
     )
     assert failed("").summary == "failed: no reason was recorded"
@@ -257,9 +257,9 @@ def test_a_job_that_goes_on_is_not_judged_yet(state: JobState) -> None:
 
 
 def test_what_a_job_waits_for_names_the_command() -> None:
-    words = "waits for a device for llvm: start one with `mallorn device --target llvm`"
-    verdict = judge_job(JobStatus(id="j1", state=JobState.TUNING, reason=words))
-    assert (verdict.summary, verdict.next_command) == (words, "mallorn device --target llvm")
+    because, hint = "waits for a device for llvm", "start one with `mallorn device --target llvm`"
+    verdict = judge_job(JobStatus(id="j1", state=JobState.TUNING, waiting_because=because, hint=hint))
+    assert (verdict.summary, verdict.next_command) == (because, "mallorn device --target llvm")
 
 
 @pytest.mark.parametrize(

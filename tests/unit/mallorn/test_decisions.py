@@ -23,7 +23,7 @@ JOB = JobStatus.model_validate(
     {
         "id": "j",
         "state": "done",
-        "reason": "the budget is spent",
+        "ended_because": "the budget is spent",
         "trials": 64,
         "options": {"policy": "dynatune"},
     }
@@ -95,7 +95,7 @@ def test_only_judged_forecasts_count() -> None:
 
 def test_the_summary_says_how_the_job_ended_and_who_rests() -> None:
     summary = summarise(JOB, TASKS, [row(0, None, 9.0, policy="first-pass"), row(0, 9.0, 8.0)])
-    assert (summary.state, summary.reason) == ("done", "the budget is spent")
+    assert (summary.state, summary.explanation) == ("done", "the budget is spent")
     assert summary.rounds_by_policy == {"first-pass": 1, "dynatune": 1}
     assert summary.at_rest == [TaskAtRest(1, "dense", "nothing left")]
     assert (summary.trials, summary.budget, summary.gain_us) == (16, 64, 2.0)

@@ -43,7 +43,7 @@ class Script:
     def __call__(self, request: httpx.Request) -> httpx.Response:
         if not request.url.path.endswith("/events"):
             state = "tuning" if self._streams else "done"
-            return httpx.Response(200, json={"id": "j", "state": state, "reason": ""})
+            return httpx.Response(200, json={"id": "j", "state": state})
         self.resumed_behind.append(request.headers["Last-Event-ID"])
         stream = self._streams.pop(0)
         if isinstance(stream, Flaky):
@@ -55,7 +55,9 @@ class Script:
 
 def job(answer: object, state: str = "tuning") -> Job:
     transport = httpx.MockTransport(answer)  # type: ignore[arg-type]
-    return Job(Connection("http://c", transport=transport), {"id": "j", "state": state, "reason": "why"})
+    return Job(
+        Connection("http://c", transport=transport), {"id": "j", "state": state, "ended_because": "why"}
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -141,7 +143,7 @@ def test_waiting_on_a_connection_of_ones_own_that_is_closed_ends_at_once() -> No
 
 
 def test_wait_raises_for_a_job_that_failed() -> None:
-    body = {"id": "j", "state": "failed", "reason": "no operator Foo"}
+    body = {"id": "j", "state": "failed", "ended_because": "no operator Foo"}
     with pytest.raises(JobFailed, match="no operator Foo") as caught:
         job(lambda _: httpx.Response(200, json=body)).wait()
     assert caught.value.hint == "mallorn show j"
@@ -207,7 +209,7 @@ def test_what_is_no_archive_is_named(tmp_path: Path) -> None:
 
 def test_a_handle_tells_its_verdict_once_the_job_has_ended() -> None:
     told = {"level": "good", "summary": "1.4 times faster than onnxruntime; done", "next": ""}
-    body = {"id": "j", "state": "done", "reason": "", "verdict": told}
+    body = {"id": "j", "state": "done", "verdict": told}
     connection = Connection("http://c:80/", transport=httpx.MockTransport(lambda _: httpx.Response(404)))
     done = Job(connection, body)
     assert done.verdict == Verdict(level=Level.GOOD, summary="1.4 times faster than onnxruntime; done")
@@ -217,16 +219,15 @@ def test_a_handle_tells_its_verdict_once_the_job_has_ended() -> None:
 
 
 def test_a_job_that_the_service_paused_ends_the_waiting_with_its_words_and_the_next_command() -> None:
-    reason = "waited 10 minutes for a device\nmallorn device"
-    body = {"id": "j", "state": "paused", "reason": reason, "cause": "no_device"}
+    waiting = {"waiting_because": "waited 10 minutes for a device", "hint": "mallorn device"}
+    body = {"id": "j", "state": "paused", "cause": "no_device", **waiting}
     stuck = job(lambda _request: httpx.Response(200, json=body))
     with pytest.raises(JobFailed, match="job j paused: waited 10 minutes for a device") as caught:
         stuck.wait(timeout_sec=60)
     assert caught.value.hint == "mallorn device"
 
 
-@pytest.mark.parametrize("said", [{"reason": "by Ada", "cause": "owner"}, {"reason": "paused by its owner"}])
-def test_a_job_that_a_person_paused_is_waited_for_whatever_the_coordinators_age(said: dict[str, str]) -> None:
-    body = {"id": "j", "state": "paused", **said}
+def test_a_job_that_a_person_paused_is_waited_for() -> None:
+    body = {"id": "j", "state": "paused", "waiting_because": "by Ada", "cause": "owner"}
     with pytest.raises(TimeoutError):
         job(lambda _request: httpx.Response(200, json=body)).wait(timeout_sec=0)

@@ -49,7 +49,6 @@ PROGRESS = {
 BODY = {
     "id": "1f",
     "name": "net",
-    "reason": "",
     "trials": 8,
     "progress": PROGRESS,
     "report": None,

@@ -30,7 +30,7 @@ REPORT = {
 
 
 def story(word: str = "plain", **changes: Any) -> ReportData:
-    job = told_job(name=word, reason=word, target=word, report=REPORT, **changes)
+    job = told_job(name=word, ended_because=word, target=word, report=REPORT, **changes)
     tasks = [told_task(0, 10.0, name=word, reason=word, family=word), told_task(1, 20.0, name=word)]
     rounds = [
         told_round(0, 0, 90.0, why=word, task_name=word),

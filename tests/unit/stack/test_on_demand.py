@@ -21,6 +21,7 @@ from mallorn.db.repositories.targets import Targets
 from mallorn.db.session import Database
 from mallorn.stack import run_stack
 from mallorn.stack.run_stack import DeviceDemand, DevicesOnDemand
+from tests.fixtures.rows import explanation_of
 
 OLDER = parse_target({"kind": "llvm", "mcpu": "haswell", "num-cores": 2})
 FOREIGN = parse_target({"kind": "cuda", "arch": "sm_80"})
@@ -48,9 +49,9 @@ class Place:
         with self.database.transaction() as session:
             Jobs(session).cancel(job_id, None)
 
-    def reason(self, job_id: str) -> str:
+    def explanation(self, job_id: str) -> str:
         with self.database.session() as session:
-            return str(Jobs(session).get(job_id, None).reason)
+            return explanation_of(Jobs(session).get(job_id, None))
 
     def serve(self, target: Target, **info: Any) -> None:
         endpoint = SimpleNamespace(info=DeviceInfo(**info), host_id=host_id())
@@ -126,7 +127,7 @@ def test_a_job_that_no_device_here_can_serve_is_told_at_once(place: Place, deman
     for _ in range(2):
         demand.update_targets()
     assert not demand.targets
-    what, command = place.reason(job).split("\n")
+    what, command = place.explanation(job).split("\n")
     assert what == f"waits for a device for {FOREIGN}: this machine cannot run it, it has no cuda device"
     assert " --tracker THIS_MACHINE:9190" in command
     assert f"mallorn device --target '{FOREIGN}' --tracker " in command

@@ -5,34 +5,35 @@ import { commandsFor, reaching, serverAddress } from "../src/job/commands";
 import { level, mark } from "../src/jobs/standing";
 import { job, type Part } from "./samples";
 
-const WAITS = "no device serves this target\nmallorn device   (then it goes on by itself)";
+const WAITS = { waiting_because: "no device serves this target", hint: "mallorn device   (then it goes on by itself)" };
 const timed = (tuned: number, onnxruntime: number): Part<Job["report"]> => ({ latency_us: { tuned: { median: tuned }, onnxruntime: { median: onnxruntime } } });
 
-describe("a reason", () => {
+describe("the advice on a job", () => {
   it("is what happened, what helps and the command in it", () => {
-    expect(adviceOf(job({ reason: WAITS }))).toEqual({
+    expect(adviceOf(job(WAITS))).toEqual({
       what: "no device serves this target",
       help: "mallorn device   (then it goes on by itself)",
       command: "mallorn device",
     });
     expect(commandIn("waits: start one with `mallorn device`")).toBe("mallorn device");
     expect(commandIn("--input-shape x:1,3")).toBe("");
-    expect(adviceOf(job({ id: "abc", reason: "the disk is full\ndf -h" })).command).toBe("df -h");
-    expect(adviceOf(job({ id: "abc", reason: "stopped\nmallorn resume JOB" })).command).toBe("mallorn resume abc");
+    expect(adviceOf(job({ state: "failed", ended_because: "the disk is full", hint: "df -h" }))).toEqual({ what: "the disk is full", help: "df -h", command: "df -h" });
+    expect(adviceOf(job({ id: "abc", hint: "mallorn resume JOB" })).command).toBe("mallorn resume abc");
   });
 });
 
 describe("a job that is held up", () => {
   it("is one that waits, or was paused by an error", () => {
-    expect(obstacle(job({ reason: WAITS }), 0)?.command).toBe("mallorn device");
-    expect(obstacle(job({ state: "paused", reason: "eight builds failed alike\nmallorn check" }), 0)?.what).toBe("eight builds failed alike");
+    expect(obstacle(job(WAITS), 0)?.command).toBe("mallorn device");
+    expect(obstacle(job({ state: "paused", waiting_because: "eight builds failed alike" }), 0)?.what).toBe("eight builds failed alike");
   });
 
   it("is none that moves, ended, or was paused by its owner", () => {
     expect(obstacle(job(), 0)).toBeNull();
-    expect(obstacle(job({ state: "paused", reason: "paused by its owner" }), 0)).toBeNull();
-    expect(obstacle(job({ state: "finishing", reason: "the budget of 8 trials is spent" }), 0)).toBeNull();
-    expect(obstacle(job({ state: "done", reason: WAITS }), 0)).toBeNull();
+    expect(obstacle(job({ state: "paused", waiting_because: "paused by its owner", cause: "owner" }), 0)).toBeNull();
+    const step = { name: "tasks are checked", done: 3, total: 28, disturbance: null };
+    expect(obstacle(job({ state: "finishing", progress: { ...job().progress, step } }), 0)).toBeNull();
+    expect(obstacle(job({ state: "done", ended_because: "the budget of 8 trials is spent" }), 0)).toBeNull();
   });
 
   it("is one that no worker takes", () => {

@@ -5,7 +5,7 @@ import { type Liveness, useLive } from "../api/live";
 import { type Resource, useResource } from "../api/resource";
 import type { Job, List, Round, Task } from "../api/types";
 import { useTitle } from "../route";
-import { isFinal, mark } from "../jobs/standing";
+import { explanation, isFinal, mark } from "../jobs/standing";
 import { SubmitDialog } from "../jobs/SubmitDialog";
 import { useNarrow } from "../ui/Cards";
 import { Crumbs, Section, StateMark } from "../ui/parts";
@@ -57,7 +57,7 @@ export function JobPage({ jobId }: { jobId: string }): ReactNode {
           <Obstacle job={known} />
           <VerdictCard job={known} />
           {narrow && actions(known)}
-          {isPlain(known) && <p className="reason">{known.reason}</p>}
+          {known.state !== "failed" && obstacle(known, 0) === null && explanation(known) && <p className="reason">{explanation(known)}</p>}
           <Remarks job={known} />
           {!isBarren(known) && <Parts job={known} tasks={tasks} log={log} rounds={rounds} />}
           <About job={known} />
@@ -70,9 +70,6 @@ export function JobPage({ jobId }: { jobId: string }): ReactNode {
 
 /** It ended before it had a task: there is nothing to draw. */
 const isBarren = (job: Job): boolean => isFinal(job) && job.progress.tasks === 0;
-
-/** The reason is no one's card. */
-const isPlain = (job: Job): boolean => job.reason !== "" && job.state !== "failed" && obstacle(job, 0) === null;
 
 type PartsProps = { job: Job; tasks: Resource<List<Task>>; log: Resource<Leaf[]>; rounds: readonly Round[] };
 

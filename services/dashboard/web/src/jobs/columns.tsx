@@ -6,7 +6,7 @@ import { Goto, Meter, StateMark, When } from "../ui/parts";
 import type { Column } from "../ui/Table";
 import { apart, formatLabels } from "./choose";
 import { Best, Rivalry } from "./Rivalry";
-import { bestUs, failureCount, isFinal, mark, secondsLeft, spentOf, versusOnnxruntime } from "./standing";
+import { bestUs, explanation, failureCount, isFinal, mark, secondsLeft, spentOf, versusOnnxruntime } from "./standing";
 
 type Toggle = (ids: readonly string[], on: boolean) => void;
 
@@ -89,9 +89,9 @@ export function jobColumns(shown: readonly Job[], picked: ReadonlySet<string>, t
   ];
 }
 
-/** The verdict on what ended, else the reason. */
+/** The verdict on what is done, else why it waits or ended, or its step. */
 function standsAs(job: Job): string {
-  return (job.state === "done" && job.verdict?.summary) || job.reason;
+  return (job.state === "done" && job.verdict?.summary) || explanation(job);
 }
 
 function Trials({ job }: { job: Job }): ReactNode {

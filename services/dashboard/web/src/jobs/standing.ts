@@ -44,6 +44,11 @@ export function level(job: Job): Level {
   return factor === null ? "none" : factor >= 1 ? "good" : "poor";
 }
 
+/** Why it waits or ended, or its step in the server's words; empty where its state says all. */
+export function explanation(job: Job): string {
+  return job.waiting_because || job.ended_because || (job.progress.step && job.verdict?.summary) || "";
+}
+
 /** A state as it is marked: what ended slower than onnxruntime is no success. */
 export function mark(job: Job): string {
   return job.state === "done" && ["poor", "fair"].includes(level(job)) ? `done-${level(job)}` : job.state;
