@@ -76,16 +76,16 @@ class Scripted:
 
     def start_timing(self, candidate: BuiltCandidate) -> None:
         assert self._timed is None, "one candidate at a time"
-        self.events.append(f"begin {candidate.slot.slot}")
+        self.events.append(f"begin {candidate.input.slot}")
         self._timed, self._looks = candidate, 0
 
     def measure(self, candidate: BuiltCandidate) -> MeasureResult:
-        self.events.append(f"measure {candidate.slot.slot}")
-        if candidate.slot.slot == self.lost_at:
+        self.events.append(f"measure {candidate.input.slot}")
+        if candidate.input.slot == self.lost_at:
             raise Unavailable
-        latency_us = self.latency_us.get(candidate.slot.slot, 1.0)
+        latency_us = self.latency_us.get(candidate.input.slot, 1.0)
         if latency_us is None:
-            return MeasureResult(candidate.slot.slot, Trial(candidate.slot.candidate, Outcome.RUN_ERROR))
+            return MeasureResult(candidate.input.slot, Trial(candidate.input.candidate, Outcome.RUN_ERROR))
         return ran(candidate.slot, latency_us)
 
 
