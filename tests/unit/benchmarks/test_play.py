@@ -14,8 +14,8 @@ def _favourite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(REGISTRY["policy"], "favourite", "tests.unit.benchmarks.made_up:Favourite")
 
 
-def run(policy: str, devices: int = 1, slots: int = 1, model: ModelCurves = TWO_TASKS) -> Run:
-    job = new_job(model, policy, 0, max_open_rounds=slots, round_size=4)
+def run(policy: str, devices: int = 1, max_open_rounds: int = 1, model: ModelCurves = TWO_TASKS) -> Run:
+    job = new_job(model, policy, 0, max_open_rounds=max_open_rounds, round_size=4)
     return play(job, devices, model.final_us)
 
 

@@ -120,10 +120,12 @@ def test_trials_and_minutes_override_it() -> None:
     max_open_rounds=st.integers(1, 4),
     chance=st.randoms(use_true_random=False),
 )
-def test_it_never_stands_still_and_ends_under_its_ceiling(policy, weights, slots, chance) -> None:
+def test_it_never_stands_still_and_ends_under_its_ceiling(policy, weights, max_open_rounds, chance) -> None:
     """However noise falls, and whatever fails."""
     view = auto(
-        *(task(at, weight=weight) for at, weight in enumerate(weights)), max_open_rounds=slots, policy=policy
+        *(task(at, weight=weight) for at, weight in enumerate(weights)),
+        max_open_rounds=max_open_rounds,
+        policy=policy,
     )
     while not (step := plan_rounds(view)).finished:
         assert step.rounds

@@ -44,14 +44,14 @@ shapes_strategy = st.lists(
     latencies=st.randoms(use_true_random=False),
 )
 def test_budgets_are_spent_and_never_exceeded(
-    policy, shapes, trials, size, slots, task_trials, latencies
+    policy, shapes, trials, size, max_open_rounds, task_trials, latencies
 ) -> None:
     tasks = [task(i, **shape) for i, shape in enumerate(shapes)]
-    known = {"policy": policy, "trials": trials, "round_size": size, "max_open_rounds": slots}
+    known = {"policy": policy, "trials": trials, "round_size": size, "max_open_rounds": max_open_rounds}
     view = job(*tasks, **known, task_trials=task_trials)
     while not (step := plan_rounds(view)).finished:
         assert step.rounds, "neither finished nor anything to do"
-        assert len(step.rounds) <= slots
+        assert len(step.rounds) <= max_open_rounds
         view = apply(view, step, latencies.uniform(1, 1000))
         assert view.spent_trials <= trials
         assert all(t.trials <= (task_trials or trials) for t in view.tasks)
@@ -67,15 +67,15 @@ def test_budgets_are_spent_and_never_exceeded(
     max_open_rounds=st.integers(1, 4),
     known=st.booleans(),
 )
-def test_what_is_planned_fits_the_seconds_left(policy, left, seconds, slots, known) -> None:
+def test_what_is_planned_fits_the_seconds_left(policy, left, seconds, max_open_rounds, known) -> None:
     tasks = [task(i, [50.0, 40.0] if known else []) for i in range(4)]
     clock = {"seconds_left": left, "seconds_per_trial": seconds}
     step = plan_rounds(
-        job(*tasks, policy=policy, max_open_rounds=slots, trials=1000, round_size=None, **clock)
+        job(*tasks, policy=policy, max_open_rounds=max_open_rounds, trials=1000, round_size=None, **clock)
     )
     assert all(round_.size * (seconds or 0.0) <= left for round_ in step.rounds)
     one_worker = sum(round_.size for round_ in step.rounds) * (seconds or 0.0)
-    assert one_worker <= max(0.0, left) * max(1, slots - 1)
+    assert one_worker <= max(0.0, left) * max(1, max_open_rounds - 1)
     if left <= 0:
         assert step.finished == "the time budget is spent"
 
