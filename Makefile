@@ -42,7 +42,7 @@ help: ## list the targets
 
 setup: .venv/ready ## create .venv with the exact versions of requirements/lock.txt
 
-.venv/ready: requirements/lock.txt pyproject.toml
+.venv/ready: requirements/lock.txt pyproject.toml research/pyproject.toml
 	@missing() { printf '\nmallorn: %s\n  %s\n\n' "$$1" "$$2" >&2; exit 1; }
 	if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
 	  command -v $(PYTHON) >/dev/null || missing '$(PYTHON) is not installed. Install it with' \
@@ -62,7 +62,7 @@ setup: .venv/ready ## create .venv with the exact versions of requirements/lock.
 	echo 'Installing requirements/lock.txt into .venv (some minutes the first time)'
 	pip='.venv/bin/python -m pip --disable-pip-version-check --quiet'
 	$$pip install -r requirements/lock.txt
-	$$pip install --no-deps --no-build-isolation -e . -e ./runtime
+	$$pip install --no-deps --no-build-isolation -e . -e ./research -e ./runtime
 	if ! command -v cc g++ gcc clang >/dev/null; then
 	  $$pip install $(ZIGLANG)
 	  printf '#!/bin/sh\nexec "$$(dirname "$$0")/python" -m ziglang cc "$$@"\n' > .venv/bin/cc
@@ -77,13 +77,14 @@ setup: .venv/ready ## create .venv with the exact versions of requirements/lock.
 page: ## build the web page, with Node 20.19 or newer or, where there is none, with Node from PyPI
 	@services/dashboard/node.sh build
 
-wheel: setup page ## build dist/: wheel and sdist with the page inside, a list of components (SBOM), mallorn-runtime
+wheel: setup page ## build dist/: wheel and sdist with the page inside, a list of components (SBOM), mallorn-research, mallorn-runtime
 	@test -x build/wheel/bin/twine || {
 	  $(PYTHON) -m venv build/wheel
 	  build/wheel/bin/python -m pip --disable-pip-version-check --quiet install $(BUILD)
 	}
 	rm -rf dist
 	build/wheel/bin/python -m build --outdir dist . > build/wheel.log 2>&1 || { tail -n 20 build/wheel.log; exit 1; }
+	build/wheel/bin/python -m build --outdir dist research >> build/wheel.log 2>&1 || { tail -n 20 build/wheel.log; exit 1; }
 	$(MAKE) --no-print-directory runtime
 	version=$$(python -c 'from mallorn.core.version import VERSION; print(VERSION)')
 	PYTHONWARNINGS=ignore build/wheel/bin/cyclonedx-py requirements requirements/lock.txt --pyproject pyproject.toml --mc-type application \
@@ -231,5 +232,5 @@ audit: ## compare requirements/lock.txt with the vulnerabilities that PyPI knows
 	build/audit/bin/pip-audit --requirement requirements/lock.txt --no-deps --disable-pip --progress-spinner off
 
 clean: ## remove what was built and the caches, but not .venv
-	@rm -rf build dist runtime/build services/dashboard/static services/dashboard/web/node_modules ./*.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf build dist research/build runtime/build services/dashboard/static services/dashboard/web/node_modules ./*.egg-info research/*.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -38,9 +38,9 @@ from benchmarks.sim.curves import ModelCurves, TaskCurve
 from benchmarks.sim.play import play as play_job
 from benchmarks.sim.state import new_job
 from mallorn.core.errors import MallornError
-from mallorn.core.registry import REGISTRY, resolve
+from mallorn.core.registry import REGISTRY, list_names, resolve
 from mallorn.costmodels.views import VIEWS
-from mallorn.research.replay.recording_file import read_facts, read_tasks
+from mallorn_research.replay.recording_file import read_facts, read_tasks
 
 FEWEST: Final = 8
 GOAL: Final = 0.95
@@ -168,12 +168,12 @@ def curve_of(finished: Finished) -> list[float]:
 
 def _combinations() -> Iterator[tuple[str, str, Combination]]:
     """Yield what differs from a job's defaults in one choice and needs no compiler or missing package."""
-    for name in sorted(REGISTRY["search"]):
+    for name in list_names("search"):
         yield "search", name, Combination(name, STANDARD.cost_model, STANDARD.sampler)
-    for name in (NO_MODEL, *sorted(REGISTRY["cost_model"])):
+    for name in (NO_MODEL, *list_names("cost_model")):
         if name == NO_MODEL or _plays(name):
             yield "cost_model", name, Combination(STANDARD.search, name, STANDARD.sampler)
-    for name in sorted(REGISTRY["sampler"]):
+    for name in list_names("sampler"):
         yield "sampler", name, Combination(STANDARD.search, STANDARD.cost_model, name)
 
 

@@ -32,13 +32,13 @@ from mallorn.costmodels.labels import labels
 from mallorn.costmodels.lightgbm_models import LightGBM
 from mallorn.costmodels.metrics import spearman
 from mallorn.costmodels.xgboost_models import XGBoost
-from mallorn.research.costmodels.ridge_on_code_counts import RidgeOnCodeCounts
 from mallorn.searchers.space import Candidate, Matrix, Sketch
 from mallorn.workers.round.loaded_round import descriptors
 from mallorn.workers.tvm.programs.parsed_program_cache import instructions, parse_module
 from mallorn.workers.tvm.programs.program_blocks import blocks_of, find_main_block
 from mallorn.workers.tvm.space.rebuild_schedule import map_choices_to_decisions, rebuild
 from mallorn.workers.tvm.space.sketches import choices_of
+from mallorn_research.costmodels.ridge_on_code_counts import RidgeOnCodeCounts
 
 RESULTS: Final = Path(__file__).resolve().parents[1] / "docs" / "results" / "gpu"
 SEEN: Final = ("decisions", "statements", "kernels")

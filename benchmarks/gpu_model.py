@@ -25,12 +25,11 @@ from benchmarks.gpu.tasks import BY_NAME
 from benchmarks.hosts import describe_host
 from benchmarks.lab.shipped_recordings import shipped_recording
 from mallorn.core.values.machine import Machine, peak_gflops
-from mallorn.research.replay.recorded_task import RecordedTask
-from mallorn.research.replay.recording_file import read_tasks
 from mallorn.searchers.loop_nest import Nest
 from mallorn.searchers.roller.rank_candidates import Constructor
 from mallorn.searchers.space import Sketch
 from mallorn.workers.tvm.programs.loop_nests import nests
+from mallorn_research.replay.recording_file import RecordedTask, read_tasks
 
 Column = NDArray[np.float64]
 _FEWEST: Final = 3  # estimates from which a rank correlation says anything

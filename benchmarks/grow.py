@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.fresh import fresh_stack
-from mallorn.cli.record_measurements import MOST_TASKS, ROUND_SIZE, SEARCHERS
 from mallorn.cli.wait_until_tuned import interrupt_on_signals, wait_until_tuned
 from mallorn.client import Client
 from mallorn.client.job import Job
@@ -25,8 +24,9 @@ from mallorn.client.local_service import wait_for_device
 from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState
 from mallorn.core.targets import LOCAL
-from mallorn.research.generate.task_rule_file import OURS, draw, network_name, read_rules
-from mallorn.research.generate.tasks_as_onnx import DIMENSIONS, network, only_patterns
+from mallorn_research.commands.record_measurements import MOST_TASKS, ROUND_SIZE, SEARCHERS
+from mallorn_research.generate.task_rule_file import OURS, draw, network_name, read_rules
+from mallorn_research.generate.tasks_as_onnx import DIMENSIONS, network, only_patterns
 
 DRAWN_A_NETWORK: Final = 8
 #: Jobs are cancelled after their rounds, since their finish is not needed.

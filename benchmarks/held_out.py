@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from mallorn.cli.dataset_options import dataset
-from mallorn.cli.train_and_evaluate import open_training_data
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target
-from mallorn.research.pretraining.pretrain import PretrainedBase, pretrain
-from mallorn.research.pretraining.training_data import TrainingData
+from mallorn_research.commands.train_and_evaluate import open_training_data
+from mallorn_research.pretraining.pretrain import PretrainedBase, pretrain
+from mallorn_research.pretraining.training_data import TrainingData
 
 
 def base_without(

@@ -9,7 +9,7 @@ Skips missing top-level folders and migrations; `mallorn/commands` of old trees 
 - knots: groups of folders that import each other, directly or indirectly.
 - names twice: names of more than one top-level class.
 - stale names: see `benchmarks.house_names`.
-- product lines, page lines, words of prose, line length: see `benchmarks.house_sizes`.
+- product lines, service lines, page lines, words of prose, line length: see `benchmarks.house_sizes`.
 """
 
 import argparse

@@ -30,6 +30,7 @@ ADVICE: Final = {
     "knots": "Move what is imported first below into the folder that imports it, or below both.",
     "names twice": "Give one of the two classes another name.",
     "product lines": "Take out as much as was added: merge, inline, remove what one caller uses.",
+    "service lines": "Take out as much as was added, or move what no default uses to mallorn-research.",
     "page lines": "Take out as much as was added: share components, remove what is computed twice.",
     "words of prose": "Shorten pages: reasons belong to docs/adr, history to CHANGELOG.md.",
     "stale names": "Name what exists, or put a name that is not ours into double backticks.",

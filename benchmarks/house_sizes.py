@@ -1,6 +1,7 @@
 """Size figures of a checkout: lines, line length, words of prose.
 
 - product lines: lines of all product files.
+- service lines: those without mallorn-research.
 - page lines: lines of TypeScript and CSS of the web page, without generated types (`.d.ts`).
 - line length: characters of lines that are neither empty nor begin an import.
 - words of prose: README.md, ARCHITECTURE.md, CONTRIBUTING.md and docs/**/*.md, without docs/adr,
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from benchmarks.house_tree import Tree
+from benchmarks.house_tree import RESEARCH, Tree
 
 PAGE: Final = "services/dashboard/web/src"
 PAGES: Final = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
@@ -40,8 +41,10 @@ def measure(tree: Tree) -> dict[str, Figure]:
         if not file.endswith(".d.ts")
     }
     product = {tree.file(name): len(text.splitlines()) for name, text in tree.texts.items()}
+    service = {file: size for file, size in product.items() if not file.startswith(RESEARCH)}
     return {
         "product lines": _total(product),
+        "service lines": _total(service),
         "page lines": _total(page),
         "words of prose": _total({file: words_of(text) for file, text in prose_pages(tree.root)}),
         "90th percentile of line length": _line_lengths(tree),

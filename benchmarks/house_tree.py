@@ -12,12 +12,12 @@ ROOMS: Final = (
     "services",
     "workers",
     "searchers",
-    "research",
     "costmodels",
     "graphc",
     "db",
 )
-WHEEL: Final = "runtime/mallorn_runtime"  # a package that has a wheel of its own
+RESEARCH: Final = "research/mallorn_research"
+WHEELS: Final = (RESEARCH, "runtime/mallorn_runtime")  # packages that have wheels of their own
 LEFT_OUT: Final = {"migrations", "node_modules"}
 
 
@@ -54,7 +54,7 @@ class Tree:
 
 
 def _files(root: Path) -> Iterator[Path]:
-    for room in (*ROOMS, WHEEL):
+    for room in (*ROOMS, *WHEELS):
         for path in sorted((root / room).rglob("*.py")):
             if not LEFT_OUT & set(path.relative_to(root).parts):
                 yield path
@@ -63,6 +63,6 @@ def _files(root: Path) -> Iterator[Path]:
 def _name(path: Path) -> str:
     """Return the name by which code imports a file: `mallorn` has links to the folders beside it."""
     parts = path.with_suffix("").parts
-    if parts[0] == Path(WHEEL).parts[0]:
+    if parts[0] in {Path(wheel).parts[0] for wheel in WHEELS}:
         return ".".join(parts[1:]).removesuffix(".__init__")
     return ".".join(parts if parts[0] == ROOMS[0] else (ROOMS[0], *parts)).removesuffix(".__init__")

@@ -26,8 +26,7 @@ from benchmarks.lab.grid import STANDARD, Axes, Combination
 from benchmarks.lab.replay_search import Arena, RecordedArena, ShownSpace
 from benchmarks.lab.summary import FACTOR, Figures, summarise
 from benchmarks.lab.synthetic_arena import SyntheticArena
-from mallorn.research.replay.recorded_task import select_every_operator
-from mallorn.research.replay.recording_file import read_facts, read_tasks
+from mallorn_research.replay.recording_file import read_facts, read_tasks, select_every_operator
 
 SPACES: Final = Path("benchmarks/data/spaces.parquet")
 SHAPES: Final = ((256, 512, 64), (256, 256, 256), (512, 512, 512), (64, 1000, 100))

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from benchmarks.hosts import describe_host
-from mallorn.core.registry import REGISTRY, resolve
+from mallorn.core.registry import list_names, resolve
 from mallorn.costmodels.base import CostModel
 from mallorn.searchers.simulate_search import best_us, simulate
 from mallorn.searchers.synthetic_space import SyntheticSpace
@@ -48,7 +48,7 @@ def compare(options: argparse.Namespace) -> dict[str, dict[str, list[float]]]:
     models = {options.cost_model: resolve("cost_model", options.cost_model), "none": None}
     results: dict[str, dict[str, list[float]]] = {}
     print(f"{'searcher':14}" + "".join(f"{name:>12}" for name in models))
-    for search in options.searchers or sorted(REGISTRY["search"]):
+    for search in options.searchers or list_names("search"):
         results[search] = {
             name: ratios(search, model, spaces, options.trials, options.seeds)
             for name, model in models.items()

@@ -17,8 +17,8 @@ from mallorn.db.repositories.snapshots import Selection
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.session import Database
 from mallorn.db.tables import Snapshot
-from mallorn.research.pretraining.pretrain import PretrainedBase, pretrain
-from mallorn.research.pretraining.read_measurements import read_measurements
+from mallorn_research.pretraining.pretrain import PretrainedBase, pretrain
+from mallorn_research.pretraining.read_measurements import read_measurements
 
 DIGITS: Final = 12  # hexadecimal digits of the digest in the snapshot's name
 

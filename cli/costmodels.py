@@ -35,8 +35,6 @@ COLUMNS: Final = (
     Column[CostModelVersion]("TARGET", lambda version: version.target, cut=True),
 )
 NONE_YET: Final = "no cost models match; jobs train them, and so does   mallorn costmodels pretrain"
-#: Cost models that order fewer pairs right than MetaSchedule's on every split (docs/costmodels.md).
-BEHIND: Final = frozenset({"gnn", "tlp", "tree-lstm"})
 LIST: Final = "mallorn costmodels list"
 ModelArgument = Annotated[
     str, typer.Argument(metavar="COSTMODEL", help="An id, or FAMILY/NAME@VERSION as `list` shows it.")
@@ -60,11 +58,6 @@ def list_models(
         versions = api.cost_models(family=family, target=target, name=name, active=active or None)
         rows = list(itertools.islice(versions, limit))
     print_rows(rows, COLUMNS, as_json, NONE_YET)
-    if weak_models := sorted(BEHIND & {name, *(version.name for version in rows)}):
-        print_note(
-            f"note: {', '.join(weak_models)}: less accurate than MetaSchedule's own model on all splits "
-            "of the frozen rows   (docs/costmodels.md)"
-        )
 
 
 @expand_option_groups

@@ -3,17 +3,16 @@
 import itertools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 import typer
-from typer.core import TyperGroup
 
-from mallorn.cli.dataset_generate import generate
 from mallorn.cli.dataset_import import import_datasets
 from mallorn.cli.dataset_options import DatasetPlace, RowFilter, SnapshotOption, dataset, to_selection
 from mallorn.cli.find_client_and_job import open_reader
 from mallorn.cli.run_service_part import require_packages
 from mallorn.cli.terminal import output
+from mallorn.cli.terminal.lazy_commands import LazyGroup
 from mallorn.cli.terminal.option_groups import command_group, expand_option_groups
 from mallorn.cli.terminal.progress_bars import bar
 from mallorn.core.errors import Conflict, InvalidRequest
@@ -67,7 +66,13 @@ RECORD_COLUMNS: Final = (
     Column[Record]("ORIGIN", lambda row: row.origin),
     Column[Record]("ERROR", lambda row: first_line(row.error or "")[:ERROR_SHOWN] or None),
 )
-app = command_group("Show the dataset and its records, freeze it, export it, import others.", TyperGroup)
+
+
+class DatasetGroup(LazyGroup):
+    prefix: ClassVar = "dataset."
+
+
+app = command_group("Show the dataset and its records, freeze it, export it, import others.", DatasetGroup)
 
 
 @app.command()
@@ -161,7 +166,6 @@ def export(
 
 
 app.command("import")(import_datasets)
-app.command("generate")(generate)
 
 
 DAY_COLUMNS: Final = (

@@ -13,11 +13,13 @@ from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JsonOption, print_json, print_note, stdout
 from mallorn.cli.terminal.progress_bars import bar
 from mallorn.core.errors import NotFound
+from mallorn.core.registry import resolve
 from mallorn.core.targets import parse_target
-from mallorn.core.values.manifest import MANIFEST, read_manifest
+from mallorn.core.values.manifest import MANIFEST, RECORDS, WORKLOADS, read_manifest
 
 if TYPE_CHECKING:
     from mallorn.db.session import Database
+    from mallorn.workers.shared_schedules.read_json_lines import LoadedLog
 
 MEASUREMENTS: Final = "measurements.parquet"
 PROBLEMS_SHOWN: Final = 20
@@ -40,6 +42,11 @@ class ImportTally:
         self.bad_lines += 1
         if len(self.problems) < PROBLEMS_SHOWN:
             self.problems.append(str(problem))
+
+    def add_counts(self, counts: "LoadedLog") -> None:
+        """Add the counts of a log; its problems are added one by one."""
+        self.added, self.known = self.added + counts.added, self.known + counts.known
+        self.foreign += counts.kept
 
     def print_problems(self) -> None:
         """Print the first problems, and the number of further ones."""
@@ -98,22 +105,20 @@ def import_datasets(
 
 
 def import_logs(database: "Database", path: Path, tally: ImportTally) -> None:
-    from mallorn.research.tuner_logs.store_tuner_logs import find_logs, load_log
-
-    logs = find_logs(path)
+    """Import directories that `mallorn tune` wrote under a path, and logs of other tuners."""
+    with require_packages("server,worker"):
+        from mallorn.workers.shared_schedules.import_records import load_tuning_export
+    root = path.parent if path.name in (RECORDS, WORKLOADS) else path
+    databases = sorted({file.parent for file in root.rglob(RECORDS)})
+    exports = [directory for directory in databases if (directory / MANIFEST).is_file()]
     with bar(f"reading {path.name}") as progress:
-        for number, log in enumerate(logs, 1):
-            # A directory that `mallorn tune` wrote: jobs of the same model and target can use it.
-            if (log.path / MANIFEST).is_file():
-                with require_packages("worker"):
-                    from mallorn.research.tuner_logs.import_metaschedule_records import load_tuning_export
-                counts = load_tuning_export(database, log.path, tally.add_problem)
-                target = parse_target(read_manifest(log.path / MANIFEST).target).text
-                if target not in tally.targets:
-                    tally.targets.append(target)
-            else:
-                counts = load_log(database, log, tally.add_problem)
-                tally.foreign += counts.kept
-            tally.added += counts.added
-            tally.known += counts.known
-            progress(number, len(logs))
+        for number, directory in enumerate(exports, 1):
+            # Jobs of the same model and target can use these records.
+            tally.add_counts(load_tuning_export(database, directory, tally.add_problem))
+            target = parse_target(read_manifest(directory / MANIFEST).target).text
+            if target not in tally.targets:
+                tally.targets.append(target)
+            progress(number, len(exports))
+        if not exports or len(exports) < len(databases):
+            load_logs = resolve("importer", "tuner-logs")
+            tally.add_counts(load_logs(database, path, tally.add_problem, progress))

@@ -4,17 +4,15 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping
-from importlib import import_module
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, ClassVar, Final
 
 import typer
-from typer.core import TyperGroup
-from typer.main import get_command
 
 from mallorn import __version__
 from mallorn.cli.terminal.explain_error import MISTAKES, explain_error
+from mallorn.cli.terminal.lazy_commands import LazyGroup
 from mallorn.cli.terminal.option_groups import ListUnlessNamed, command_group
 from mallorn.cli.terminal.output import print_error
 from mallorn.core.control_characters import escape_control_characters
@@ -23,6 +21,7 @@ from mallorn.core.redaction import redact
 
 UsageError: Final[Any] = typer.BadParameter.__mro__[1]  # typer does not export it
 # A command's module is imported to run the command or show help; it must not import large packages.
+# A name without a colon is that of an entry point (mallorn.cli.terminal.lazy_commands).
 SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Tune a model": {
         "tune": "mallorn.cli.tune_and_resume:tune",
@@ -66,7 +65,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Research": {
         "costmodels": "mallorn.cli.main:costmodels_app",
         "passes": "mallorn.cli.report_graph_passes:passes",
-        "record": "mallorn.cli.record_measurements:record",
+        "record": "record",
     },
 }
 JOB_COMMANDS: Final[Mapping[str, str]] = {
@@ -89,38 +88,19 @@ COST_MODEL_COMMANDS: Final[Mapping[str, str]] = {
     "show": "mallorn.cli.costmodels:show",
     "activate": "mallorn.cli.costmodels:activate",
     "rollback": "mallorn.cli.costmodels:rollback",
-    "evaluate": "mallorn.cli.train_and_evaluate:evaluate",
-    "pretrain": "mallorn.cli.train_and_evaluate:pretrain",
+    "evaluate": "costmodels.evaluate",
+    "pretrain": "costmodels.pretrain",
 }
-
-
-class LazyGroup(TyperGroup):
-    """Imports a command's module when it is used."""
-
-    locations: ClassVar[Mapping[str, str]] = {}
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(self.locations)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        location = self.locations.get(cmd_name)
-        if location is None:
-            return None
-        module, _, attribute = location.partition(":")
-        function: Callable[..., Any] | typer.Typer = getattr(import_module(module), attribute)
-        if isinstance(function, typer.Typer):
-            return get_command(function)  # a group of commands
-        single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-        single.command(cmd_name)(function)
-        return get_command(single)
 
 
 class JobGroup(LazyGroup, ListUnlessNamed):
     locations: ClassVar = JOB_COMMANDS
+    prefix: ClassVar = "jobs."
 
 
 class CostModelGroup(LazyGroup, ListUnlessNamed):
     locations: ClassVar = COST_MODEL_COMMANDS
+    prefix: ClassVar = "costmodels."
 
 
 class MallornGroup(LazyGroup):
@@ -130,7 +110,8 @@ class MallornGroup(LazyGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = formatter.width - 6 - max(map(len, self.locations))
-        for title, names in SECTIONS.items():
+        added = [name for name in self.list_commands(ctx) if name not in self.locations]
+        for title, names in {**SECTIONS, **({"Of other packages": added} if added else {})}.items():
             with formatter.section(title):
                 rows = [(name, self.get_command(ctx, name).get_short_help_str(width)) for name in names]
                 formatter.write_dl(rows, col_max=width, col_spacing=2)

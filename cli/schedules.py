@@ -174,7 +174,7 @@ def diff(
 ) -> None:
     """Compare two directories of schedules: workloads that were added, removed or changed."""
     with require_packages("worker"):
-        from mallorn.research.shared_schedules.target_folders import compare_directories
+        from mallorn.workers.shared_schedules.target_folders import compare_directories
     with open_directory(left) as old, open_directory(right) as new:
         changes = compare_directories(old, new)
     print_rows(changes, CHANGE_COLUMNS, as_json, "the schedules are the same")
@@ -188,7 +188,7 @@ def prune(
 ) -> None:
     """Remove records that no longer rebuild or are slower than another."""
     with require_packages("worker", "tvm"):
-        from mallorn.research.shared_schedules.target_folders import find_prunable, remove_records
+        from mallorn.workers.shared_schedules.target_folders import find_prunable, remove_records
     with open_directory(directory, writes=not dry_run) as folder:
         pruned = find_prunable(folder)
         if not dry_run:
@@ -259,7 +259,7 @@ def export(
     """Write the best known record of every workload into a folder that git and stock TVM can read."""
     parsed_target = None if target is None else parse_target(target)
     with require_packages("worker"):
-        from mallorn.research.shared_schedules.export_best_records import export_schedules
+        from mallorn.workers.shared_schedules.export_best_records import export_schedules
     with (
         dataset(*place) as database,
         open_directory(directory, writes=True, create=True) as folder,
@@ -299,12 +299,12 @@ def import_schedule_folders(
     """Add the records of such folders to the dataset. A repeated import adds nothing."""
     tally = ImportTally()
     with require_packages("worker"):
-        from mallorn.research.shared_schedules.import_folders import import_schedules
+        from mallorn.workers.shared_schedules.import_records import import_schedules
     with dataset(*place, create=True) as database:
         for directory in directories:
             with open_directory(directory) as folder, bar(f"reading {directory}") as progress:
                 counts = import_schedules(database, folder, tally.add_problem, progress)
-            tally.added, tally.known = tally.added + counts.added, tally.known + counts.known
+            tally.add_counts(counts)
     tally.print_problems()
     if as_json:
         figures = {"added": tally.added, "known": tally.known, "bad": tally.bad_lines}

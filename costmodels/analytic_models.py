@@ -8,7 +8,7 @@ import numpy as np
 
 from mallorn.core.values.machine import Cache, Machine, assume_typical_cpu
 from mallorn.costmodels.base import FAILED_LABEL, Column, CostModel, Groups, Matrix, Prediction, Vector
-from mallorn.costmodels.decision_columns_and_prefixes import SPATIAL_LEVELS, WIDTH, Tiling, read_tiling
+from mallorn.costmodels.decision_columns import SPATIAL_LEVELS, WIDTH, Tiling, read_tiling
 from mallorn.costmodels.labels import is_time_label
 from mallorn.costmodels.serialization import pack, unpack
 from mallorn.costmodels.views import ACCESSES, EXECUTED, Count, check_rows, check_width

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from mallorn.costmodels.decision_columns_and_prefixes import compute_derived_columns
+from mallorn.costmodels.decision_columns import compute_derived_columns
 from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Matrix, Sketch
 from mallorn.searchers.tile_factorizations import Rows
 

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from mallorn.core.errors import Unavailable
-from mallorn.core.registry import REGISTRY, resolve
+from mallorn.core.registry import list_names, resolve
 from mallorn.costmodels.base import CostModel
-from mallorn.research.pretraining.evaluate_splits import Make
 from mallorn.workers.round.feature_lookup import LOWERED
+from mallorn_research.pretraining.evaluate_splits import Make
 
 METASCHEDULE: Final = "metaschedule"
 CONTROL: Final = "scrambled"
 LEARNER: Final = "xgboost"  # what learns from scrambled labels
-ALL: Final = (METASCHEDULE, *sorted(REGISTRY["cost_model"]), CONTROL)
+ALL: Final = (METASCHEDULE, *list_names("cost_model"), CONTROL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from typing import Final
 from benchmarks.costmodels.networks import write_networks
 from benchmarks.costmodels.view_file import path_of, write_view
 from mallorn.cli.dataset_options import dataset
-from mallorn.cli.train_and_evaluate import open_lowering
 from mallorn.core.errors import Conflict, MallornError
 from mallorn.costmodels.views import STATEMENTS, VIEWS
 from mallorn.db.dataset.dataset_reader import open_export
@@ -28,9 +27,10 @@ from mallorn.db.repositories.snapshots import Selection, Snapshots
 from mallorn.db.repositories.workloads import Networks
 from mallorn.db.session import Database
 from mallorn.db.tables import Snapshot
-from mallorn.research.pretraining.read_measurements import read_measurements
-from mallorn.research.pretraining.training_data import Lowering, TaskData, TrainingData
 from mallorn.workers.round.feature_lookup import LOWERED, FeatureRows
+from mallorn_research.commands.train_and_evaluate import open_lowering
+from mallorn_research.pretraining.read_measurements import read_measurements
+from mallorn_research.pretraining.training_data import Lowering, TaskData, TrainingData
 
 NAME: Final = "costmodels"
 ALL: Final = 1 << 30

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from mallorn.core.errors import InvalidRequest
-from mallorn.research.pretraining.training_data import Weights
+from mallorn_research.pretraining.training_data import Weights
 
 FILE: Final = "networks.json"
 

@@ -15,11 +15,11 @@ from benchmarks.costmodels.synthetic import made_up
 from benchmarks.costmodels.view_file import ViewFile, path_of, read_view
 from mallorn.core.errors import InvalidRequest
 from mallorn.costmodels.views import DECISIONS, STATEMENTS
-from mallorn.research.generate.task_rule_file import GENERATED
-from mallorn.research.pretraining.evaluate_splits import Fold, folds
-from mallorn.research.pretraining.read_measurements import read_training_data
-from mallorn.research.pretraining.training_data import Rows, TaskData, TrainingData, Weights, rows_for
 from mallorn.workers.round.feature_lookup import LOWERED, FeatureRows
+from mallorn_research.generate.task_rule_file import GENERATED
+from mallorn_research.pretraining.evaluate_splits import Fold, folds
+from mallorn_research.pretraining.read_measurements import read_training_data
+from mallorn_research.pretraining.training_data import Rows, TaskData, TrainingData, Weights, rows_for
 
 RECORDED: Final = Path("benchmarks/data/spaces.parquet")
 SPLITS: Final = ("within-task", "by-task", "by-network")

@@ -6,8 +6,8 @@ from typing import Final
 import numpy as np
 
 from mallorn.core.values.trial import Trial
-from mallorn.research.pretraining.training_data import TaskData, TrainingData
 from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn_research.pretraining.training_data import TaskData, TrainingData
 
 SHAPES: Final = (
     (256, 256, 256),

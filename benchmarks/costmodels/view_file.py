@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from mallorn.core.errors import InvalidRequest
 from mallorn.costmodels.base import Matrix
 from mallorn.costmodels.views import VIEWS, View
-from mallorn.research.pretraining.training_data import TaskData
 from mallorn.workers.round.feature_lookup import FeatureRows
+from mallorn_research.pretraining.training_data import TaskData
 
 HEAD: Final = b"mallorn.view"
 AGAIN: Final = "python -m benchmarks.costmodels.freeze DATA_DIR OUT"

@@ -26,16 +26,16 @@ from mallorn.db.dataset.export_schema import (
 )
 from mallorn.db.paging import decode_cursor
 from mallorn.db.tables import CostModelRow
-from mallorn.research.pretraining.read_measurements import read_training_data
-from mallorn.research.pretraining.training_data import rows_for
-from mallorn.research.shared_schedules.target_folders import PROVENANCE, iterate_databases, read_provenance
-from mallorn.research.shared_schedules.target_folders import TARGET as TARGET_FILE
-from mallorn.research.tuner_logs import metaschedule, tenset
-from mallorn.research.tuner_logs.auto_scheduler_steps import read_steps
-from mallorn.research.tuner_logs.read_json_lines import Problem
 from mallorn.workers.detached.batch_record import read_results
 from mallorn.workers.process.unpack_model import unpack
 from mallorn.workers.round.select_cost_model import model_of
+from mallorn.workers.shared_schedules.read_json_lines import Problem
+from mallorn.workers.shared_schedules.target_folders import PROVENANCE, iterate_databases, read_provenance
+from mallorn.workers.shared_schedules.target_folders import TARGET as TARGET_FILE
+from mallorn_research.pretraining.read_measurements import read_training_data
+from mallorn_research.pretraining.training_data import rows_for
+from mallorn_research.tuner_logs import metaschedule, tenset
+from mallorn_research.tuner_logs.auto_scheduler_steps import read_steps
 from tests.fixtures.elf_files import METADATA, elf_bytes
 
 Read = Callable[[bytes, Path], object]

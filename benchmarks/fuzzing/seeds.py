@@ -22,10 +22,9 @@ from mallorn.costmodels.testing import easy_data
 from mallorn.db.bundled.load_bundled import FOLDER, bundled_rows_path
 from mallorn.db.dataset.export_schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table
 from mallorn.db.paging import encode_cursor
-from mallorn.research.replay.recorded_task import RecordedTask
-from mallorn.research.replay.recording_file import write_tasks
-from mallorn.research.shared_schedules.target_folders import SharedRecord
 from mallorn.workers.detached.run_batch import FORMAT
+from mallorn.workers.shared_schedules.target_folders import SharedRecord
+from mallorn_research.replay.recording_file import RecordedTask, write_tasks
 
 TARGET: Final = parse_target({"kind": "llvm", "mcpu": "haswell", "num-cores": 2}).text
 SPLIT: Final = b"\n--8<--\n"  # between the files of an input that has several

@@ -20,16 +20,15 @@ from mallorn.core.values.manifest import MeasuredOn
 from mallorn.core.version import VERSION
 from mallorn.costmodels.labels import UNINFORMATIVE
 from mallorn.db.session import Database
-from mallorn.research.replay.recorded_task import RecordedTask
-from mallorn.research.replay.recording_file import write_tasks
-from mallorn.research.tuner_logs.store_records import Provenance, derive_dataset_key, store_records
 from mallorn.searchers.base import Trial
 from mallorn.searchers.space import Candidate
 from mallorn.workers.interfaces.model_compiler import ModelTask, Restored, RestoredLog
 from mallorn.workers.interfaces.tensor_arguments import pack_arguments
 from mallorn.workers.round.loaded_round import descriptors
+from mallorn.workers.shared_schedules.import_records import Provenance, derive_dataset_key, store_records
 from mallorn.workers.tvm.network.extract_tasks import describe_task
 from mallorn.workers.tvm.programs.workload_key import rename_blocks_canonically
+from mallorn_research.replay.recording_file import RecordedTask, write_tasks
 
 Group = tuple[str, str]  # name of a task, and the device's host class
 

@@ -68,7 +68,7 @@ def has_compiler(home: Path) -> bool:
 
 def environment(home: Path) -> dict[str, str]:
     """Return the environment of processes in `home`; its packages precede this machine's."""
-    paths = [str(home / "tree"), str(home / "tree" / "examples"), str(home / "site")]
+    paths = [str(home / name) for name in ("tree", "tree/examples", "tree/research", "site")]
     paths += filter(None, [os.environ.get("PYTHONPATH")])
     own = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
     return os.environ | own

@@ -8,7 +8,7 @@ from typing import Final
 from benchmarks.lab.replay_search import MakeModel
 from benchmarks.lab.unlearned import SAMPLER_TWINS, TWINS, located
 from mallorn.core.job_options import JobOptions
-from mallorn.core.registry import REGISTRY, check_name, resolve
+from mallorn.core.registry import check_name, list_names, resolve
 from mallorn.searchers.base import Searcher
 
 NO_MODEL: Final = "none"
@@ -72,7 +72,7 @@ class Axes:
             for name in names:
                 if (seam, name) != ("cost_model", NO_MODEL):
                     check_name(seam, located(name))
-            known = sorted(REGISTRY[seam]) + list(BESIDE.get(seam, ()))
+            known = list_names(seam) + list(BESIDE.get(seam, ()))
             yield list(dict.fromkeys(names)) or known
 
 

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from mallorn.core.errors import NotFound
 from mallorn.costmodels.base import CostModel
-from mallorn.research.replay.recorded_task import RecordedTask
-from mallorn.research.searchers.decision_vector_encoding import Points, genes_of
 from mallorn.searchers.base import DEFAULT, RANDOM, Proposal, Searcher, Trial, proposal_method_of
 from mallorn.searchers.batch_searcher import Request
 from mallorn.searchers.decision_features import decision_rows, places_by_sketch
 from mallorn.searchers.decision_space import DecisionSpace
 from mallorn.searchers.simulate_search import fit_on_history
 from mallorn.searchers.space import Candidate, Sketch, Space
+from mallorn_research.replay.recording_file import RecordedTask
+from mallorn_research.searchers.decision_vector_encoding import Points, genes_of
 
 FAR: Final = np.inf
 BLOCK: Final = 1024  # candidates compared at once, so that distances stay in the CPU cache

@@ -9,16 +9,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mallorn.research.samplers.clustered import Clustered
-from mallorn.research.searchers.beam_search import Beam
-from mallorn.research.searchers.evolution_strategy import EvolutionStrategy
-from mallorn.research.searchers.felix import Felix
-from mallorn.research.searchers.monte_carlo_tree_search import Mcts
-from mallorn.research.searchers.ppo import Ppo
-from mallorn.research.searchers.qlearning import QLearning
-from mallorn.research.searchers.sample_decision_model import Generator
 from mallorn.searchers.algorithms.reinforce import Reinforce
 from mallorn.searchers.batch_sampler import BatchSampler, ScoredPool
+from mallorn_research.samplers.spread_batches import Clustered
+from mallorn_research.searchers.beam_search import Beam
+from mallorn_research.searchers.evolution_strategy import EvolutionStrategy
+from mallorn_research.searchers.felix import Felix
+from mallorn_research.searchers.monte_carlo_tree_search import Mcts
+from mallorn_research.searchers.ppo import Ppo
+from mallorn_research.searchers.qlearning import QLearning
+from mallorn_research.searchers.sample_decision_model import Generator
 
 
 @dataclass(eq=False, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mallorn.research.replay.recording_file import facts_of, write_rows
+from mallorn_research.replay.recording_file import facts_of, write_rows
 
 SCHEMA: Final = pa.schema(
     [

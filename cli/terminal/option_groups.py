@@ -22,9 +22,9 @@ class ListUnlessNamed(TyperGroup):
 
 
 def command_group(help_text: str, kind: type[TyperGroup] = ListUnlessNamed) -> typer.Typer:
-    """Return a group of commands; the plain kind (TyperGroup) shows its help by itself."""
+    """Return a group of commands; without a command, other kinds than ListUnlessNamed show help."""
     group = typer.Typer(cls=kind, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    group.callback(help=help_text, no_args_is_help=kind is TyperGroup)(lambda: None)
+    group.callback(help=help_text, no_args_is_help=not issubclass(kind, ListUnlessNamed))(lambda: None)
     return group
 
 

@@ -250,7 +250,7 @@ class ForeignTask(Base):
 
     id: Mapped[IdPk]
     key: Mapped[str] = mapped_column(unique=True)  # hash of format, task and target
-    format: Mapped[str]  # mallorn.research.tuner_logs: `metaschedule` or `tenset`
+    format: Mapped[str]  # `metaschedule` or `tenset`
     task: Mapped[str]  # the log's own key
     target: Mapped[str]  # as the log writes it
 

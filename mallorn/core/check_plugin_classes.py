@@ -4,12 +4,11 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mallorn.core.errors import ClassRefused, HostFault, MallornError, PluginFailed
 from mallorn.core.os_errors import explain_os_error
-from mallorn.core.registry import CONTRACTS, REGISTRY, WORDS, resolve
+from mallorn.core.registry import CONTRACTS, WORDS, find_plugins, list_names, resolve
 
 if TYPE_CHECKING:  # without pydantic, batches take this module along
     from mallorn.core.job_options import JobOptions
@@ -23,12 +22,10 @@ def check_allowed_classes(options: "JobOptions", plugins: Sequence[str]) -> None
     Allowed are the entry points of installed packages and the operator's list `plugins`.
     """
     for seam, name in list_user_classes(options):
-        installed = [
-            word for entry in entry_points(group=f"mallorn.{seam}") for word in (entry.name, entry.value)
-        ]
+        installed = [word for names in find_plugins(seam).items() for word in names]
         module = name.partition(":")[0]
         if not {ANY, name, f"{module}:*"} & {*plugins, *installed}:
-            names = ", ".join([*sorted(REGISTRY[seam]), *installed, *plugins])
+            names = ", ".join([*list_names(seam), *installed, *plugins])
             raise ClassRefused(
                 f"the {WORDS[seam]} {name} is not allowed by the operator of this service",
                 hint=f"allowed: {names}   (an operator allows more with MALLORN_PLUGINS={name})",
@@ -46,8 +43,9 @@ def check_base_classes(options: "JobOptions", seams: Sequence[str]) -> None:
 
 def list_user_classes(options: "JobOptions") -> list[tuple[str, str]]:
     """Return (option, class name) for each job option that names a user's own class."""
-    pairs = [(seam, str(getattr(options, seam))) for seam in CONTRACTS]
-    return [(seam, name) for seam, name in pairs if name not in REGISTRY[seam]]
+    seams = [seam for seam in CONTRACTS if seam in type(options).model_fields]
+    pairs = [(seam, str(getattr(options, seam))) for seam in seams]
+    return [(seam, name) for seam, name in pairs if name not in list_names(seam)]
 
 
 class Part(NamedTuple):

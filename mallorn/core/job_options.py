@@ -17,7 +17,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from mallorn.core.errors import UnknownName
-from mallorn.core.registry import REGISTRY
+from mallorn.core.registry import list_names
 from mallorn.core.states import SEARCH, WRITE, ZERO_SHOT, DatasetUse, Mode
 from mallorn.core.targets import CUDA, Target
 from mallorn.core.version import VERSION
@@ -80,7 +80,7 @@ class EvaluatorOptions(BaseModel):
 
 
 class SimulatedOptions(BaseModel):
-    """Settings of the measurer `simulated` (mallorn.research.simulated_device.measurer)."""
+    """Settings of the measurer `simulated` of mallorn-research."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -333,5 +333,5 @@ def _drop(options: Any, path: Sequence[int | str]) -> None:
 def accepted_names(option: str) -> list[str]:
     """Return the names that a job option accepts; empty if it accepts other values."""
     annotation = JobOptions.model_fields[option].annotation
-    names = get_args(annotation) if get_origin(annotation) is Literal else sorted(REGISTRY.get(option, ()))
+    names = get_args(annotation) if get_origin(annotation) is Literal else list_names(option)
     return list(names)

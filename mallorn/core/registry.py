@@ -1,78 +1,46 @@
 """Registry of what a user can choose by name, and the libraries that each choice needs.
 
-A `seam` is a kind of choice, usually a job option such as `search`. A user's own class is
-named MODULE:CLASS, or by its package's entry point in the group ``mallorn.SEAM``.
+A `seam` is a kind of choice, usually a job option such as `search`. Installed packages add
+names by entry points in the group ``mallorn.SEAM``; mallorn-research is such a package. A
+user's own class may also be named MODULE:CLASS.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from typing import Any, Final
 
 from mallorn.core.errors import ClassRefused, PluginFailed, UnknownName
-from mallorn.core.installation import import_optional_module
+from mallorn.core.installation import RESEARCH, missing_package
 
-#: The room that the service runs without; its extra has the same name.
-RESEARCH: Final = "mallorn.research"
 REGISTRY: Final[dict[str, dict[str, str]]] = {
     "search": {
         "evolutionary": "mallorn.searchers.algorithms.evolutionary:Evolutionary",
         "ga": "mallorn.searchers.algorithms.genetic_algorithm:Genetic",
         "sa": "mallorn.searchers.algorithms.simulated_annealing:Annealing",
-        "es": "mallorn.research.searchers.evolution_strategy:EvolutionStrategy",
-        "guided": "mallorn.research.searchers.guided_walk:Guided",
-        "bo": "mallorn.research.searchers.bayesian_optimization:BayesianOptimisation",
         "portfolio": "mallorn.searchers.algorithms.portfolio:Portfolio",
-        "qlearning": "mallorn.research.searchers.qlearning:QLearning",
         "reinforce": "mallorn.searchers.algorithms.reinforce:Reinforce",
-        "ppo": "mallorn.research.searchers.ppo:Ppo",
-        "mcts": "mallorn.research.searchers.monte_carlo_tree_search:Mcts",
-        "beam": "mallorn.research.searchers.beam_search:Beam",
-        "generator": "mallorn.research.searchers.sample_decision_model:Generator",
-        "felix": "mallorn.research.searchers.felix:Felix",
         "roller": "mallorn.searchers.algorithms.roller:Roller",
         "random": "mallorn.searchers.algorithms.random:RandomSearch",
     },
     "sampler": {
         "topk": "mallorn.searchers.pooled_searcher:TopK",
-        "clustered": "mallorn.research.samplers.clustered:Clustered",
         "contextual": "mallorn.searchers.pooled_searcher:Contextual",
-        "diverse": "mallorn.research.samplers.diverse:Diverse",
     },
     "cost_model": {
         "xgboost": "mallorn.costmodels.xgboost_models:XGBoost",
         "lightgbm": "mallorn.costmodels.lightgbm_models:LightGBM",
         "lightgbm-rank": "mallorn.costmodels.lightgbm_models:LightGBMRank",
-        "forest": "mallorn.research.costmodels.forest:Forest",
-        "lfbo": "mallorn.research.costmodels.forest:LFBO",
-        "headfirst": "mallorn.research.costmodels.forest:ForestPlusLFBO",
-        "mlp": "mallorn.research.costmodels.mlp:MLP",
-        "tlp": "mallorn.research.costmodels.neural_networks:TLP",
-        "mtl-tlp": "mallorn.research.costmodels.adapted_networks:MTLTLP",
-        "gnn": "mallorn.research.costmodels.neural_networks:GNN",
-        "tree-lstm": "mallorn.research.costmodels.neural_networks:TreeLSTM",
-        "statements": "mallorn.research.costmodels.statement_boosters:Statements",
-        "statements-rank": "mallorn.research.costmodels.statement_boosters:StatementsRank",
-        "pacm": "mallorn.research.costmodels.neural_networks:PaCM",
         "kernel-time": "mallorn.costmodels.kernel_time_boosters:KernelTime",
-        "residual": "mallorn.research.costmodels.residual:Residual",
-        "value": "mallorn.research.costmodels.prefix_boosters:ValueModel",
-        "generator": "mallorn.research.costmodels.prefix_boosters:GeneratorModel",
-        "tcl": "mallorn.research.costmodels.adapted_networks:TCL",
-        "moa": "mallorn.research.costmodels.adapted_networks:MoA",
-        "static": "mallorn.research.costmodels.ridge_on_code_counts:RidgeOnCodeCounts",
         "tuna": "mallorn.costmodels.analytic_models:Tuna",
         "draft": "mallorn.costmodels.analytic_models:Draft",
-        "ensemble": "mallorn.research.costmodels.best_of_models:BestOfModels",
-        "automl": "mallorn.costmodels.lightgbm_models:AutoML",
         "random": "mallorn.costmodels.random:RandomModel",
     },
     "features": {
         "decisions": "mallorn.workers.features.feature_extractor:AlignedDecisions",
-        "primitives": "mallorn.research.features.schedule_primitives_view:Primitives",
-        "loops": "mallorn.research.features.loop_tree_view:LoopsView",
     },
     "lowered_features": {  # feature views that the compiler process computes
         "statements": "mallorn.workers.tvm.space.lowered_views:describe_statements",
@@ -108,8 +76,6 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
     "measurer": {
         "tvm": "mallorn.workers.measure.tvm_measurer:TvmMeasurer",
         "detached": "mallorn.workers.measure.detached_measurer:DetachedMeasurer",
-        "replay": "mallorn.research.replay.measurer:ReplayMeasurer",
-        "simulated": "mallorn.research.simulated_device.measurer:SimulatedMeasurer",
     },
     "policy": {
         "dynatune": "mallorn.services.planner.dynatune:DynaTune",
@@ -131,6 +97,25 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
     },
 }
 
+#: What mallorn-research brings, by seam, and the extra of that package which a name needs. A
+#: process without the package checks names by this table and says how to install it.
+RESEARCH_NAMES: Final[dict[str, Mapping[str, str]]] = {
+    "search": {
+        **dict.fromkeys(("beam", "bo", "es", "felix", "generator", "guided", "mcts", "ppo", "qlearning"), ""),
+    },
+    "sampler": dict.fromkeys(("clustered", "diverse"), ""),
+    "cost_model": {
+        **dict.fromkeys(("ensemble", "forest", "generator", "headfirst", "lfbo", "mlp", "residual"), ""),
+        **dict.fromkeys(("statements", "statements-rank", "static", "value"), ""),
+        **dict.fromkeys(("gnn", "moa", "mtl-tlp", "pacm", "tcl", "tlp", "tree-lstm"), "torch"),
+        "automl": "flaml",
+    },
+    "features": dict.fromkeys(("loops", "primitives"), ""),
+    "measurer": dict.fromkeys(("replay", "simulated"), ""),
+    "importer": {"tuner-logs": ""},
+    "commands": {"record": "", "dataset.generate": "", "costmodels.evaluate": "", "costmodels.pretrain": ""},
+}
+
 #: Measurers that are virtual devices: they look up or compute times and need no hardware.
 #: Their jobs have targets of their own (mallorn.core.virtual_devices).
 VIRTUAL_DEVICES: Final = frozenset({"replay", "simulated"})
@@ -140,6 +125,7 @@ CONTRACTS: Final = {
     "search": "mallorn.searchers.base:Searcher",
     "sampler": "mallorn.searchers.batch_sampler:BatchSampler",
     "cost_model": "mallorn.costmodels.base:CostModel",
+    "features": "mallorn.workers.features.feature_extractor:Extractor",
     "stopping": "mallorn.workers.measure.stopping:StoppingRule",
     "measurer": "mallorn.workers.measure.measurer_interface:Measurer",
     "policy": "mallorn.services.planner.policy:Policy",
@@ -149,55 +135,83 @@ WORDS: Final = {
     "search": "searcher",
     "sampler": "batch sampler",
     "cost_model": "cost model",
+    "features": "feature view",
     "stopping": "stopping rule",
     "measurer": "measurer",
     "policy": "task policy",
     "families": "grouping of tasks",
+    "importer": "importer",
+    "commands": "command",
 }
 _CLASS_PATH: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+_RESEARCH_MODULE: Final = RESEARCH.replace("-", "_")
+
+
+def list_names(seam: str) -> list[str]:
+    """Return the names of the service and of mallorn-research, whether it is installed or not."""
+    return sorted({*REGISTRY.get(seam, ()), *RESEARCH_NAMES.get(seam, ())})
+
+
+@cache
+def find_plugins(seam: str) -> Mapping[str, str]:
+    """Return what installed packages declare in the group ``mallorn.SEAM``: locations by name."""
+    return {entry.name: entry.value for entry in entry_points(group=f"mallorn.{seam}")}
 
 
 def check_name(seam: str, name: str) -> None:
-    """Raise UnknownName, with all known names, unless `name` is registered or MODULE:CLASS.
+    """Raise UnknownName, with all known names, unless `name` is listed, installed or MODULE:CLASS.
 
     A user's own class is not imported here: only the process that runs it must have it.
-    Built-in classes are accepted only by their registered name.
+    Classes of Mallorn are accepted only by their registered name.
     """
-    name_by_location = {location: registered for registered, location in REGISTRY[seam].items()}
-    if name in name_by_location:
-        raise UnknownName(f"{name} has a short name; use that", hint=f"known: {name_by_location[name]}")
-    if name in REGISTRY[seam] or (
-        seam in CONTRACTS and (_CLASS_PATH.fullmatch(name) or _find_entry_point(seam, name))
-    ):
+    names = list_names(seam)
+    if name in names or (seam in WORDS and name in find_plugins(seam)):
         return
-    names = ", ".join(sorted(REGISTRY[seam]))
+    if name in REGISTRY.get(seam, {}).values() or name.startswith(f"{_RESEARCH_MODULE}."):
+        short_name = find_name(seam, name)
+        hint = f"known: {short_name or ', '.join(names)}"
+        raise UnknownName(f"{name} has a short name; use that", hint=hint)
+    if seam in CONTRACTS and _CLASS_PATH.fullmatch(name):
+        return
     also = "; or MODULE:CLASS of your own" if seam in CONTRACTS else ""
-    raise UnknownName(f"unknown {seam} {name!r}", hint=f"known: {names}{also}")
+    raise UnknownName(f"unknown {seam} {name!r}", hint=f"known: {', '.join(names)}{also}")
+
+
+def find_name(seam: str, location: str) -> str | None:
+    """Return the name under which MODULE:CLASS is registered or installed; None if it is not."""
+    pairs = {**find_plugins(seam), **REGISTRY.get(seam, {})}.items()
+    return next((name for name, known_location in pairs if known_location == location), None)
 
 
 def resolve(seam: str, name: str) -> Any:
     """Import and return the class or object that is registered under this name.
 
-    Raises UnknownName, MissingPackage if the class belongs to research, which is not
+    Raises UnknownName, MissingPackage if mallorn-research brings the name and is not
     installed, PluginFailed if a user's own class cannot be imported, and ClassRefused if it
     does not implement the seam's base class.
     """
     check_name(seam, name)
-    location = REGISTRY[seam].get(name, "")
-    if location.startswith(RESEARCH):
-        import_optional_module(RESEARCH, f"the {WORDS.get(seam, seam)} {name}", "research")
-    return _load(location) if location else _import_user_class(seam, name)
+    if location := REGISTRY.get(seam, {}).get(name):
+        return _load(location)
+    if name not in RESEARCH_NAMES.get(seam, {}):
+        return _import_user_class(seam, name)
+    if (location := find_plugins(seam).get(name)) and find_spec(_RESEARCH_MODULE):
+        return _load(location)
+    message = f"the {WORDS[seam]} {name.replace('.', ' ')} needs {RESEARCH}, which is not installed"
+    raise missing_package(message, RESEARCH_NAMES[seam][name], package=RESEARCH)
 
 
 def _import_user_class(seam: str, name: str) -> Any:
     try:
-        cls = _load(_find_entry_point(seam, name) or name)
+        cls = _load(find_plugins(seam).get(name, name))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # an imported module may raise anything, even SystemExit
         problem = f"cannot be imported: {type(error).__name__}: {error}"
         hint = "put the module on the PYTHONPATH of workers and control; restart these"
         raise PluginFailed(f"the {WORDS[seam]} {name} {problem}", hint=hint, seam=seam, name=name) from error
+    if seam not in CONTRACTS:
+        return cls
     contract = _load(CONTRACTS[seam])
     if not (isinstance(cls, type) and issubclass(cls, contract)):
         problem = f"is no {contract.__module__}.{contract.__name__}"
@@ -213,44 +227,15 @@ def _load(location: str) -> Any:
     return getattr(import_module(module), attribute)
 
 
-def _find_entry_point(seam: str, name: str) -> str:
-    return next((entry.value for entry in entry_points(group=f"mallorn.{seam}", name=name)), "")
-
-
-#: Libraries of each cost model besides numpy. Users' own models are assumed to have theirs.
-LIBRARIES: Final[dict[str, frozenset[str]]] = {
-    "automl": frozenset({"flaml", "lightgbm"}),
-    "mlp": frozenset({"threadpoolctl"}),
-    **dict.fromkeys(("lightgbm", "lightgbm-rank"), frozenset({"lightgbm"})),
-    **dict.fromkeys(("forest", "lfbo", "headfirst"), frozenset({"sklearn"})),
-    **dict.fromkeys(("tlp", "mtl-tlp", "gnn", "tree-lstm", "pacm"), frozenset({"torch"})),
-    **dict.fromkeys(("xgboost", "kernel-time", "statements", "statements-rank"), frozenset({"xgboost"})),
-    **dict.fromkeys(("residual", "value", "generator"), frozenset({"xgboost"})),
-}
-#: Models that consist of other models.
-PARTS: Final = {
-    "ensemble": ("draft", "xgboost", "lightgbm", "forest", "mlp"),
-    "moa": ("tlp",),
-    "tcl": ("tlp",),
-}
-EXTRAS: Final = dict.fromkeys(("flaml", "torch", RESEARCH), "research")  # all other libraries: `worker`
-
-
-def libraries_of(cost_model: str) -> frozenset[str]:
-    """Return the libraries that a cost model, and any models inside it, import; research
-    counts as one."""
-    own = LIBRARIES.get(cost_model, frozenset())
-    if REGISTRY["cost_model"].get(cost_model, "").startswith(RESEARCH):
-        own |= {RESEARCH}
-    return own.union(*(libraries_of(part) for part in PARTS.get(cost_model, ())))
+def libraries_of(name: str, seam: str = "cost_model") -> frozenset[str]:
+    """Return what a choice needs besides Mallorn: mallorn-research, and a library of its extras."""
+    extra = RESEARCH_NAMES.get(seam, {}).get(name)
+    return frozenset() if extra is None else frozenset({RESEARCH, extra} - {""})
 
 
 def list_runnable_cost_models() -> list[str]:
-    """Return the registered cost models whose libraries are installed here."""
-    installed = {name for name in {RESEARCH}.union(*LIBRARIES.values()) if find_spec(name)}
-    return [name for name in REGISTRY["cost_model"] if libraries_of(name) <= installed]
-
-
-def find_pip_extras(libraries: Iterable[str]) -> str:
-    """Return the extras that install these libraries, as a comma-separated list for pip."""
-    return ",".join(sorted({EXTRAS.get(name, "worker") for name in libraries}))
+    """Return the cost models, also of plug-ins, whose libraries are installed here."""
+    names = {*list_names("cost_model"), *find_plugins("cost_model")}
+    libraries = frozenset[str]().union(*map(libraries_of, names))
+    missing = {name for name in libraries if find_spec(name.replace("-", "_")) is None}
+    return sorted(name for name in names if not libraries_of(name) & missing)

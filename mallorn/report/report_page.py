@@ -8,7 +8,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from mallorn.core.outcomes import NOT_COMPILED
-from mallorn.core.registry import REGISTRY
+from mallorn.core.registry import list_names
 from mallorn.core.values.dataset import Record
 from mallorn.core.values.decision_log import LoggedRound, RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
@@ -129,7 +129,8 @@ def render_summary(story: ReportData) -> Html:
     job, progress = story.job, story.job.progress
     finished_at, measurer = job.finished_at, job.options.measurer
     # Options of a measurer are shown only if the job uses it.
-    options = {n: v for n, v in job.sent_options().items() if n not in REGISTRY["measurer"] or n == measurer}
+    others = {*list_names("measurer")} - {measurer}
+    options = {name: value for name, value in job.sent_options().items() if name not in others}
     rows = {
         "State": job.state,
         "Why": job.explanation,

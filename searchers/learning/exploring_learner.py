@@ -8,6 +8,7 @@ from io import BytesIO
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mallorn.costmodels.base import Column, CostModel, Groups, Indices, Matrix, Prediction, Vector
 from mallorn.costmodels.labels import bounded_sample, is_informative, labels
@@ -15,10 +16,22 @@ from mallorn.searchers.base import DEFAULT, MEASURED, RANDOM, Proposal, Trial
 from mallorn.searchers.batch_searcher import Request
 from mallorn.searchers.decision_features import decision_rows, places_by_sketch
 from mallorn.searchers.fill_batch import Filter
-from mallorn.searchers.learning.dense_network import multiply_in_blocks
 from mallorn.searchers.pooled_searcher import PooledSearcher, score
 from mallorn.searchers.space import Candidate, Sketch, Space
 from mallorn.searchers.tile_factorizations import Rows
+
+SERIAL = 1 << 18  # multiplications up to which OpenBLAS uses only the calling thread
+
+
+def multiply_in_blocks(left: NDArray[np.floating], right: NDArray[np.floating]) -> Column:
+    """Return left @ right, computed in blocks that OpenBLAS does not spread over threads.
+    On a busy host, threads that wait for each other take far longer. The result does not
+    depend on the number of cores."""
+    block = max(1, SERIAL // max(1, right.size))
+    if len(left) <= block:
+        return np.asarray(left @ right, dtype=np.float64)
+    parts = [left[start : start + block] @ right for start in range(0, len(left), block)]
+    return np.asarray(np.concatenate(parts), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +119,12 @@ LENGTHS = (0.25, 0.5, 1.0)  # shares of the typical distance between rows
 NOISES = (0.01, 0.1)  # shares of the labels' variance
 KEPT = 1e-6  # columns that vary less are rounding noise
 
-Array = Column
-
 
 class KernelRegression(CostModel):
     """Kernel regression on features; length and noise have the least leave-one-out error."""
 
     def __init__(self) -> None:
-        self._state: dict[str, Array] = {}
+        self._state: dict[str, Column] = {}
 
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         del groups, seed  # only one task, and nothing random
@@ -121,9 +132,9 @@ class KernelRegression(CostModel):
         if not len(labels):
             return
         rows = np.clip(np.nan_to_num(features.astype(np.float64)), -1e6, 1e6)
-        centre: Array = rows.mean(axis=0)
-        spread: Array = rows.std(axis=0)
-        scale: Array = np.where(spread > KEPT, 1 / np.maximum(spread, KEPT), 0.0)
+        centre: Column = rows.mean(axis=0)
+        spread: Column = rows.std(axis=0)
+        scale: Column = np.where(spread > KEPT, 1 / np.maximum(spread, KEPT), 0.0)
         training_rows, mean = (rows - centre) * scale, labels.mean(dtype=np.float64)
         squared = _squared_distances(training_rows, training_rows)
         typical = np.median(squared[squared > 0]) if (squared > 0).any() else 1.0
@@ -165,7 +176,7 @@ class KernelRegression(CostModel):
 class _Fit:
     """A regression with one kernel length and noise, and its leave-one-out error."""
 
-    def __init__(self, squared: Array, label: Array, length: float, noise: float) -> None:
+    def __init__(self, squared: Column, label: Column, length: float, noise: float) -> None:
         self.length = length
         inverse = np.linalg.inv(_kernel(squared, length) + noise * np.eye(len(label)))
         self.weights = np.einsum("kj,j->k", inverse, label)  # einsum starts no threads
@@ -173,11 +184,11 @@ class _Fit:
         self.variance = float(label @ self.weights / len(label))
 
 
-def _kernel(squared: Array, length: float) -> Array:
+def _kernel(squared: Column, length: float) -> Column:
     return np.asarray(np.exp(-squared / (2 * length)))
 
 
-def _squared_distances(left: Array, right: Array) -> Array:
+def _squared_distances(left: Column, right: Column) -> Column:
     squares = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1) - 2 * multiply_in_blocks(left, right.T)
     return np.asarray(np.maximum(0.0, squares))
 

@@ -1,5 +1,6 @@
 """Represents a sketch by its knobs: tile factors, innermost first, and list values."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -7,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mallorn.costmodels.base import Column, Indices
-from mallorn.costmodels.decision_columns_and_prefixes import (
+from mallorn.costmodels.decision_columns import (
     LAST,
     STEP,
     listed_column,
@@ -15,7 +16,6 @@ from mallorn.costmodels.decision_columns_and_prefixes import (
     reduction_column,
     spatial_column,
 )
-from mallorn.costmodels.dense_layers import Adam
 from mallorn.searchers.decision_features import group_choices
 from mallorn.searchers.space import Choice, ChoiceKind, Sketch
 from mallorn.searchers.tile_factorizations import Rows, divisors
@@ -130,7 +130,7 @@ def positive_weight_values(choice: Choice) -> NDArray[np.int32]:
 class KnobOrder:
     """The knobs (decisions) of a sketch, in the order of steps.
 
-    `mallorn.costmodels.decision_columns_and_prefixes` defines the steps.
+    `mallorn.costmodels.decision_columns` defines the steps.
     """
 
     def __init__(self, sketch: Sketch) -> None:
@@ -218,3 +218,30 @@ def frequency_logits(knobs: Knobs, rows: Rows, weight: Column) -> Column:
     total = weight.sum()
     share = counts / total if total else uniform
     return np.asarray(np.log(np.maximum(SMOOTHING * uniform + (1 - SMOOTHING) * share, 1e-12)))
+
+
+Parameter = NDArray[np.floating]
+
+DECAY, SQUARE_DECAY, TINY = 0.9, 0.99, 1e-8
+
+
+class Adam:
+    """The Adam optimizer; updates parameters in place."""
+
+    def __init__(self, parameters: Sequence[Parameter], rate: float) -> None:
+        self._parameters, self._rate, self._steps = parameters, rate, 0
+        self._mean = [np.zeros_like(parameter) for parameter in parameters]
+        self._square = [np.zeros_like(parameter) for parameter in parameters]
+
+    def step(self, gradients: Sequence[Parameter], share: float = 1.0) -> None:
+        """Make one bias-corrected step with the learning rate multiplied by `share`."""
+        self._steps += 1
+        rate = self._rate * share * np.sqrt(1 - SQUARE_DECAY**self._steps) / (1 - DECAY**self._steps)
+        moments = zip(self._parameters, gradients, self._mean, self._square, strict=True)
+        for parameter, gradient, mean, square in moments:
+            mean += (1 - DECAY) * (gradient - mean)
+            square += (1 - SQUARE_DECAY) * (gradient**2 - square)
+            parameter -= self._change(parameter, rate, mean, np.sqrt(square) + TINY)
+
+    def _change(self, parameter: Parameter, rate: float, mean: Parameter, root: Parameter) -> Parameter:
+        return rate * mean / root

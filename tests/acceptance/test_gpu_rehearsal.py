@@ -22,7 +22,7 @@ from benchmarks.gpu.search_places import FOLDER, METHODS, SEED
 from benchmarks.gpu.tasks import REHEARSAL, SEARCHED_REHEARSAL
 from benchmarks.gpu.trials import read_trials
 from benchmarks.lab.replay_search import RecordedArena, ShownSpace
-from mallorn.research.replay.recording_file import read_tasks
+from mallorn_research.replay.recording_file import read_tasks
 
 # The packages and the packed compiler stay for the next run.
 OUT = Path(__file__).resolve().parents[2] / "build" / "gpu-rehearsal"

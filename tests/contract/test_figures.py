@@ -9,7 +9,6 @@ from typing import Final
 import pytest
 
 from benchmarks.gpu_arena import NOT_MEASURED, with_column
-from mallorn.cli.costmodels import BEHIND
 from tests.fixtures.command_line import ROOT
 
 RESULTS: Final = ROOT / "docs" / "results"
@@ -90,13 +89,6 @@ def test_figures_without_raw_data_become_fewer(page: Path) -> None:
 
 def test_tables_of_figures_are_found() -> None:
     assert sum(1 for page in PAGES for _ in tables(page.read_text())) > 25
-
-
-def test_cost_models_that_are_called_behind_are_behind_on_every_split() -> None:
-    splits = json.loads((RESULTS / "costmodels.json").read_text())["splits"].values()
-    pairs = [{name: run["figures"]["pairwise"]["mean"] for name, run in split.items()} for split in splits]
-    behind = {name for name in pairs[0] if all(split[name] < split["metaschedule"] for split in pairs)}
-    assert behind - LEARN_NOTHING == BEHIND
 
 
 ARMS: Final = ("zero", "chance", "ours")

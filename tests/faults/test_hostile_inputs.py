@@ -12,7 +12,7 @@ import pytest
 from benchmarks.fuzzing.readers import FIRST_MODELS, READERS
 from benchmarks.fuzzing.trying import READ, REFUSED
 from mallorn.core.errors import InvalidModel, MallornError
-from mallorn.core.registry import REGISTRY, resolve
+from mallorn.core.registry import list_names, resolve
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.process.unpack_model import unpack
 from mallorn.workers.tvm.network.graph_recipes import TUNED
@@ -60,7 +60,7 @@ def test_every_way_in_which_a_stored_cost_model_is_read_has_a_reader() -> None:
         return resolve("cost_model", name).load.__func__
 
     read = {load(name) for name in FIRST_MODELS}
-    left = {name for name in REGISTRY["cost_model"] if load(name) not in read}
+    left = {name for name in list_names("cost_model") if load(name) not in read}
     assert left - NEED_TORCH == {"random"}, "which stores nothing"
 
 

@@ -86,7 +86,8 @@ def stubbed(tmp_path: Path) -> Newcomer:
     """A checkout whose Python installs nothing, and whose page is not built."""
     root = tmp_path / "clone"
     (root / "requirements").mkdir(parents=True)
-    for name in ("Makefile", "requirements/lock.txt", "pyproject.toml"):
+    (root / "research").mkdir()
+    for name in ("Makefile", "requirements/lock.txt", "pyproject.toml", "research/pyproject.toml"):
         shutil.copy(ROOT / name, root / name)
     for file, text in {"stub": STUB, "services/dashboard/node.sh": "#!/bin/sh\n"}.items():
         (root / file).parent.mkdir(parents=True, exist_ok=True)

@@ -50,7 +50,7 @@ def leaked(pid: int) -> list[str]:
 def children(kind: type[Child]) -> Iterator[type[Child]]:
     """The classes of our own helper processes."""
     for each in kind.__subclasses__():
-        if each.__module__.startswith(("mallorn.workers.", "mallorn.research.")):
+        if each.__module__.startswith(("mallorn.workers.", "mallorn_research.")):
             yield each
         yield from children(each)
 

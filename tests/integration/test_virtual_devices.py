@@ -219,5 +219,5 @@ def test_what_simulates_by_another_name_is_simulated_all_the_same(
 def test_one_of_ours_has_its_name_alone(house: House, model: Path) -> None:
     with pytest.raises(InvalidRequest, match="has a short name"):
         house.client.submit(
-            model, TARGET, TRIALS, measurer="mallorn.research.simulated_device.measurer:SimulatedMeasurer"
+            model, TARGET, TRIALS, measurer="mallorn_research.simulated_device.measurer:SimulatedMeasurer"
         )

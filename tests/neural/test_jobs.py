@@ -9,10 +9,10 @@ import pytest
 from mallorn.costmodels.testing import easy_data
 from mallorn.db.repositories.cost_models import CostModels, NewCostModel
 from mallorn.db.tables import CostModelRow
-from mallorn.research.costmodels.adapted_networks import MTLTLP, MoA
 from mallorn.searchers.space import Sketch
 from mallorn.workers.round.select_cost_model import model_of
 from mallorn.workers.round.train_cost_model import train
+from mallorn_research.costmodels.adapted_networks import MTLTLP, MoA
 from tests.fixtures.workshop import TARGET, MadeUpCompiler, Workshop
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

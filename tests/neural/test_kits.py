@@ -9,7 +9,7 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.costmodels.base import CostModel
 from mallorn.costmodels.metrics import coverage
 from mallorn.costmodels.views import STATEMENTS
-from mallorn.research.costmodels.neural_networks import BUFFERS
+from mallorn_research.costmodels.neural_networks import BUFFERS
 from tests.fixtures.cost_models import RegisteredModelTestCase, registered
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mallorn.research.costmodels.standardize_inputs import depths_of, parents_of
+from mallorn_research.costmodels.standardize_inputs import depths_of, parents_of
 
 
 def table(*parents: float, present: int | None = None) -> torch.Tensor:

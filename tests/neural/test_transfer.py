@@ -10,7 +10,7 @@ from mallorn.costmodels.base import FAILED_LABEL, CostModel, Vector
 from mallorn.costmodels.metrics import pairwise_accuracy
 from mallorn.costmodels.testing import Data, assert_same, easy_data
 from mallorn.costmodels.views import PRIMITIVES
-from mallorn.research.costmodels.adapted_networks import (
+from mallorn_research.costmodels.adapted_networks import (
     MTLTLP,
     TCL,
     MoA,
@@ -18,8 +18,8 @@ from mallorn.research.costmodels.adapted_networks import (
     fine_tune_with_momentum,
     soften_labels,
 )
-from mallorn.research.costmodels.neural_networks import TLP
-from mallorn.research.costmodels.residual import Residual
+from mallorn_research.costmodels.neural_networks import TLP
+from mallorn_research.costmodels.residual import Residual
 
 FEW: Final = 40
 

@@ -9,10 +9,10 @@ from mallorn.core.errors import HostFault, MallornError, NoDevice, StorageFull, 
 from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
-from mallorn.research.simulated_device.measurer import SimulatedMeasurer, simulate_run
 from mallorn.workers.device.device_class import Endpoint, endpoint_of
 from mallorn.workers.finish.numeric_check import Checker, NumericCheck
 from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult, Need, Program
+from mallorn_research.simulated_device.measurer import SimulatedMeasurer, simulate_run
 from tests.simulation.history import History
 from tests.simulation.loom import Loom
 

@@ -12,7 +12,7 @@ import pytest
 from kombu.exceptions import ContentDisallowed
 from kombu.serialization import loads, prepare_accept_content
 
-from benchmarks.house_tree import ROOMS
+from benchmarks.house_tree import RESEARCH, ROOMS
 from mallorn.core.queues import celery_settings
 from tests.fixtures.command_line import TIMEOUT_SEC
 
@@ -42,7 +42,7 @@ FORBIDDEN: Final = {
 
 
 def product() -> Iterator[Path]:
-    return (file for room in ROOMS for file in (ROOT / room).rglob("*.py"))
+    return (file for room in (*ROOMS, RESEARCH) for file in (ROOT / room).rglob("*.py"))
 
 
 @pytest.mark.parametrize("room", ["services/x.py", "graphc/conv/x.py", "costmodels/x.py"])

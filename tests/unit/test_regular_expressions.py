@@ -19,7 +19,7 @@ from typing import Final
 
 import pytest
 
-from benchmarks.house_tree import ROOMS
+from benchmarks.house_tree import RESEARCH, ROOMS
 
 ROOT: Final = Path(__file__).parents[2]
 COMPILING: Final = {"compile", "match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"}
@@ -151,7 +151,10 @@ def text_of(node: ast.expr, constants: dict[str, str]) -> str | bytes | None:
 @cache
 def everywhere() -> list[Found]:
     return [
-        found for room in ROOMS for file in sorted((ROOT / room).rglob("*.py")) for found in found_in(file)
+        found
+        for room in (*ROOMS, RESEARCH)
+        for file in sorted((ROOT / room).rglob("*.py"))
+        for found in found_in(file)
     ]
 
 

@@ -1,4 +1,4 @@
-"""The service runs without the room research, and says how to get it."""
+"""The service runs without mallorn-research, and says how to install it."""
 
 import subprocess
 import sys
@@ -6,37 +6,39 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.house_tree import ROOMS
-from mallorn.core.registry import REGISTRY, RESEARCH
+from mallorn.core.registry import REGISTRY
 
 ROOT: Final = Path(__file__).parents[2]
-#: `cli` may import research. `graphc` imports TVM, which takes minutes; import-linter reads both.
-SERVICE: Final = [room for room in ROOMS if room not in ("cli", "graphc", "research")]
+#: `graphc` imports TVM, which takes minutes; import-linter reads it, too.
+SERVICE: Final = [room for room in ROOMS if room != "graphc"]
 #: Programs, and modules that need pytest, torch or TVM.
 NOT_IMPORTED: Final = ("__main__", "tvm", "testing", "torch_backend", "torch_module")
 RUN: Final = """
 import sys
 from importlib import import_module
-from mallorn.core.errors import MissingPackage
-from mallorn.core.registry import RESEARCH, REGISTRY, list_runnable_cost_models, resolve
 
-sys.modules[RESEARCH] = None  # as if it were not installed
+sys.modules["mallorn_research"] = None  # as if it were not installed
+from mallorn.core.errors import MissingPackage
+from mallorn.core.registry import REGISTRY, RESEARCH_NAMES, WORDS, list_runnable_cost_models, resolve
+
 for module in sys.argv[1:]:
     import_module(module)
-runnable = list_runnable_cost_models()
 for seam, entries in REGISTRY.items():
     for name, location in entries.items():
-        if not location.startswith(RESEARCH):
-            if not location.startswith("mallorn.workers.tvm."):
-                resolve(seam, name)
-            continue
-        assert seam != "cost_model" or name not in runnable, name
+        if not location.startswith("mallorn.workers.tvm."):
+            resolve(seam, name)
+for seam, names in RESEARCH_NAMES.items():
+    for name in names:
         try:
             resolve(seam, name)
         except MissingPackage as error:
-            assert name in error.message and RESEARCH in error.message, error.message
-            assert "pip install" in error.hint and "[research]" in error.hint, error.hint
+            assert error.message == (
+                f"the {WORDS[seam]} {name.replace('.', ' ')} needs mallorn-research, which is not installed"
+            ), error.message
+            assert "pip install" in error.hint and "research" in error.hint, error.hint
         else:
             raise AssertionError(f"{name} of {seam} needs research")
+assert not {*list_runnable_cost_models()} & {*RESEARCH_NAMES["cost_model"]}
 print("ok")
 """
 
@@ -60,6 +62,11 @@ def test_every_module_and_every_other_name_works_without_research() -> None:
     assert process.stdout.strip() == "ok", process.stderr[-3000:]
 
 
+def test_no_module_of_the_service_names_a_module_of_research() -> None:
+    files = [file for room in ROOMS for file in (ROOT / room).rglob("*.py")]
+    assert [str(file) for file in files if "mallorn_research." in file.read_text()] == []
+
+
 def test_the_defaults_need_no_research() -> None:
     from mallorn.core.job_options import CUDA_COST_MODEL, JobOptions
     from mallorn.searchers.algorithms.portfolio import ARMS
@@ -67,4 +74,4 @@ def test_the_defaults_need_no_research() -> None:
     options = JobOptions()
     chosen = [(seam, getattr(options, seam)) for seam in REGISTRY if hasattr(options, seam)]
     chosen += [("cost_model", CUDA_COST_MODEL), *(("search", arm) for arm in ARMS)]
-    assert [name for seam, name in chosen if REGISTRY[seam][name].startswith(RESEARCH)] == []
+    assert [(seam, name) for seam, name in chosen if name not in REGISTRY[seam]] == []

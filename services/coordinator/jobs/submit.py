@@ -12,8 +12,9 @@ from mallorn.core import queues
 from mallorn.core.check_option_kwargs import check_mode, check_options
 from mallorn.core.check_plugin_classes import ANY, check_allowed_classes
 from mallorn.core.errors import MissingPackage
-from mallorn.core.installation import pip_install_command
-from mallorn.core.registry import find_pip_extras, libraries_of
+from mallorn.core.installation import RESEARCH, pip_install_command
+from mallorn.core.job_options import JobOptions
+from mallorn.core.registry import RESEARCH_NAMES, WORDS, libraries_of
 from mallorn.core.states import DatasetUse
 from mallorn.core.targets import CUDA, LOCAL, parse_target
 from mallorn.core.values.event import SubmittedEvent
@@ -112,7 +113,8 @@ def create_or_find_job(
         )
         job, is_new = Jobs(session).create(new_job)
         if is_new:
-            check_cost_model(session, options.cost_model)
+            for seam in sorted(RESEARCH_NAMES.keys() & JobOptions.model_fields.keys()):
+                check_libraries(session, seam, getattr(options, seam))
             check_work_quotas(session, parts.settings, owner)
             JobLabels(session).change(job.id, request.labels)
             Events(session).append(job.id, SubmittedEvent(trials=job.trials, minutes=job.minutes))
@@ -128,29 +130,34 @@ def hash_request(request: JobIn) -> str:
     return hashlib.sha256(request.model_dump_json(exclude_unset=True).encode()).hexdigest()
 
 
-def check_cost_model(session: Session, name: str) -> None:
-    """Raise MissingPackage if workers are live but none of them can run the cost model `name`.
+def check_libraries(session: Session, seam: str, name: str) -> None:
+    """Raise MissingPackage if workers are live but none of them has the libraries of a choice.
 
     Without a live worker the job waits. A worker of an older version, which does not report
     its cost models, counts as able.
     """
     live = [worker for worker in Workers(session).list(SILENT_SEC) if not worker.info.stopped]
     tuning = [worker for worker in live if worker.info.can_tune]
-    if libraries := missing_libraries(name, [worker.info for worker in tuning]):
+    if libraries := missing_libraries(name, [worker.info for worker in tuning], seam):
         hosts = ", ".join(sorted({worker.id.rsplit("-", 2)[0] for worker in tuning}))
-        words = " and ".join(libraries)
+        words, extras = " and ".join(libraries), ",".join({*libraries} - {RESEARCH})
         raise MissingPackage(
-            f"the cost model {name} needs {words}, which no worker on {hosts} has",
-            hint=f"{pip_install_command(find_pip_extras(libraries))}   (on a worker's host; then restart it)",
+            f"the {WORDS[seam]} {name} needs {words}, which no worker on {hosts} has",
+            hint=f"{pip_install_command(extras, RESEARCH)}   (on a worker's host; then restart it)",
         )
 
 
-def missing_libraries(name: str, workers: Sequence[WorkerInfo]) -> list[str]:
-    """Return libraries of a cost model that no worker has; empty if a worker can run it."""
+def missing_libraries(name: str, workers: Sequence[WorkerInfo], seam: str = "cost_model") -> list[str]:
+    """Return libraries of a choice that no worker has; empty if a worker can run it.
+
+    The cost models that workers report tell which libraries they have.
+    """
     reported = [worker.cost_models for worker in workers if worker.cost_models is not None]
-    if not reported or len(reported) < len(workers) or any(name in names for names in reported):
+    if not reported or len(reported) < len(workers):
+        return []
+    if seam == "cost_model" and any(name in names for names in reported):
         return []
     models = {model for names in reported for model in names}
     installed = {library for model in models for library in libraries_of(model)}
-    required = libraries_of(name)
-    return sorted(required - installed or required)
+    required = libraries_of(name, seam)
+    return sorted(required - installed or (required if seam == "cost_model" else ()))

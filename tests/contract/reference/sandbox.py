@@ -2,13 +2,13 @@
 
 from typing import Final, NamedTuple
 
-from mallorn.research.replay.recorded_trials import RecordingReader
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
 from mallorn.workers.interfaces.device_runner import Runner
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.interfaces.whole_model_engine import Engine
 from mallorn.workers.sandbox import sandbox, seccomp, system_paths
 from mallorn.workers.subprocesses.child_process import Child
+from mallorn_research.replay.recorded_trials import RecordingReader
 from tests.contract.reference.markdown import code, page, table
 from tests.fixtures.system_calls import CALLS
 

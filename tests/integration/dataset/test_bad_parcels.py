@@ -15,7 +15,7 @@ from mallorn.db.dataset.export_schema import MEASUREMENTS, SNAPSHOT_KEY, VERSION
 from mallorn.db.dataset.import_dataset import import_dataset
 from mallorn.db.session import Database
 from mallorn.db.tables import SourceDataset, Workload
-from mallorn.research.pretraining.read_measurements import read_training_data
+from mallorn_research.pretraining.read_measurements import read_training_data
 from tests.integration.dataset.conftest import Filled, stored
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from mallorn.core.errors import InvalidRequest
-from mallorn.research.pretraining.read_measurements import read_training_data
-from mallorn.research.pretraining.training_data import rows_for
-from mallorn.research.replay.recorded_tasks_from_dataset import recorded_tasks
-from mallorn.research.replay.recording_file import write_tasks
+from mallorn_research.pretraining.read_measurements import read_training_data
+from mallorn_research.pretraining.training_data import rows_for
+from mallorn_research.replay.recorded_tasks_from_dataset import recorded_tasks
+from mallorn_research.replay.recording_file import write_tasks
 from tests.integration.dataset.conftest import Filled
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

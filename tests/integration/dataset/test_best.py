@@ -9,7 +9,7 @@ import pytest
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.db.repositories.trials import Trials
-from mallorn.research.shared_schedules import export_best_records
+from mallorn.workers.shared_schedules import export_best_records
 from tests.fixtures.database import BOTH
 from tests.integration.dataset.conftest import Filled
 

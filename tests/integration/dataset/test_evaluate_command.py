@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mallorn.db.repositories.measuring_contexts import Contexts
-from mallorn.research.replay.recording_file import write_tasks
+from mallorn_research.replay.recording_file import write_tasks
 from tests.fixtures.answers import data, mallorn, refused
 from tests.integration.dataset.conftest import Filled
 from tests.unit.research.replay.made_up import made_up

@@ -9,8 +9,8 @@ from benchmarks.costmodels.freeze import freeze
 from benchmarks.costmodels.rows import load
 from mallorn.core.errors import Conflict
 from mallorn.costmodels.views import VIEWS
-from mallorn.research.pretraining.training_data import TaskData
 from mallorn.workers.round.feature_lookup import FeatureRows
+from mallorn_research.pretraining.training_data import TaskData
 from tests.integration.dataset.conftest import Filled
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -8,7 +8,7 @@ import pytest
 from mallorn.db.migrate import check_table_version
 from mallorn.db.repositories.cost_models import CostModelVersions
 from mallorn.db.session import Database
-from mallorn.research.pretraining import pretrain as bases
+from mallorn_research.pretraining import pretrain as bases
 from tests.fixtures.answers import data, mallorn, refused
 from tests.integration.dataset.conftest import Filled
 

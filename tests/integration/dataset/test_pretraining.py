@@ -19,11 +19,11 @@ from mallorn.db.repositories.cost_models import CostModels, CostModelVersions
 from mallorn.db.repositories.snapshots import Selection
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.session import Database
-from mallorn.research.costmodels.transfer_model_base import ManyDomains
-from mallorn.research.pretraining import pretrain as bases
-from mallorn.research.pretraining.pretrain import PretrainedBase, pretrain
-from mallorn.research.pretraining.read_measurements import read_measurements
-from mallorn.research.pretraining.training_data import TaskData, TrainingData, rows_for
+from mallorn_research.costmodels.transfer_model_base import ManyDomains
+from mallorn_research.pretraining import pretrain as bases
+from mallorn_research.pretraining.pretrain import PretrainedBase, pretrain
+from mallorn_research.pretraining.read_measurements import read_measurements
+from mallorn_research.pretraining.training_data import TaskData, TrainingData, rows_for
 from tests.fixtures.database import BOTH
 from tests.integration.dataset.conftest import Filled
 from tests.unit.research.pretraining.made_up import SHAPES, task_data

@@ -19,11 +19,11 @@ from mallorn.db.repositories.sketches import NewSketch, Sketches
 from mallorn.db.repositories.snapshots import Selection
 from mallorn.db.repositories.tuner_log_records import ForeignRecords
 from mallorn.db.session import Database
-from mallorn.research.pretraining.from_tuner_logs import UNKNOWN, UNREADABLE, add_tuner_log_records
-from mallorn.research.pretraining.read_measurements import read_measurements
-from mallorn.research.pretraining.training_data import TrainingData, rows_for
-from mallorn.research.tuner_logs.store_tuner_logs import find_logs, load_log
-from mallorn.research.tuner_logs.tenset import FORMAT
+from mallorn_research.pretraining.from_tuner_logs import UNKNOWN, UNREADABLE, add_tuner_log_records
+from mallorn_research.pretraining.read_measurements import read_measurements
+from mallorn_research.pretraining.training_data import TrainingData, rows_for
+from mallorn_research.tuner_logs.store_tuner_logs import find_logs, load_log
+from mallorn_research.tuner_logs.tenset import FORMAT
 from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.database import BOTH
 from tests.fixtures.rows import Rows

@@ -11,12 +11,12 @@ from mallorn.costmodels.views import VIEWS
 from mallorn.db.dataset.take_snapshots import take_snapshot
 from mallorn.db.repositories.snapshots import Selection
 from mallorn.db.session import Database
-from mallorn.research.pretraining.read_measurements import read_measurements, read_training_data
-from mallorn.research.pretraining.training_data import Lowering, TaskData, TrainingData, rows_for
-from mallorn.research.replay.recorded_tasks_from_dataset import recorded_tasks
-from mallorn.research.replay.recording_file import write_tasks
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
 from mallorn.workers.round.feature_lookup import FeatureLookup
+from mallorn_research.pretraining.read_measurements import read_measurements, read_training_data
+from mallorn_research.pretraining.training_data import Lowering, TaskData, TrainingData, rows_for
+from mallorn_research.replay.recorded_tasks_from_dataset import recorded_tasks
+from mallorn_research.replay.recording_file import write_tasks
 from tests.fixtures.database import BOTH
 from tests.fixtures.inside import Inside
 from tests.integration.dataset.conftest import Filled

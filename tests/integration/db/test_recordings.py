@@ -9,7 +9,7 @@ from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.sketches import Sketches
 from mallorn.db.repositories.trials import MeasuredTasks
 from mallorn.db.repositories.workloads import Workloads
-from mallorn.research.replay.recorded_tasks_from_dataset import measuring_hosts, recorded_tasks
+from mallorn_research.replay.recorded_tasks_from_dataset import measuring_hosts, recorded_tasks
 from tests.fixtures.rows import new_sketch, new_workload
 
 CHOICES = (Choice(ChoiceKind.TILE, 2, 64, 64),)

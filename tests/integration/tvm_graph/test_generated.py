@@ -4,10 +4,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from mallorn.core.targets import parse_target
-from mallorn.research.generate.task_rule_file import OURS, Drawn, draw, read_rules
-from mallorn.research.generate.tasks_as_onnx import DIMENSIONS, network, only_patterns
 from mallorn.workers.tvm.network.extract_tasks import extract
 from mallorn.workers.tvm.network.graph_recipes import recipe_for
+from mallorn_research.generate.task_rule_file import OURS, Drawn, draw, read_rules
+from mallorn_research.generate.tasks_as_onnx import DIMENSIONS, network, only_patterns
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
 

@@ -15,8 +15,8 @@ from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.trials import Trials
 from mallorn.db.repositories.workloads import Workloads
 from mallorn.db.session import Database
-from mallorn.research.tuner_logs.import_metaschedule_records import load_tuning_export
-from mallorn.research.tuner_logs.read_json_lines import Problem
+from mallorn.workers.shared_schedules.import_records import load_tuning_export
+from mallorn.workers.shared_schedules.read_json_lines import Problem
 from mallorn.workers.tvm.records.restore_records import read_schedule_directory
 from mallorn.workers.tvm.records.tuning_database import write_database
 from mallorn.workers.tvm.space.rebuild_schedule import full_trace

@@ -15,11 +15,11 @@ from mallorn.core.values.manifest import RECORDS, UNTIMED_SEC, WORKLOADS
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.session import Database
 from mallorn.db.tables import Context, Measurement
-from mallorn.research.shared_schedules.export_best_records import export_schedules
-from mallorn.research.shared_schedules.import_folders import import_schedules
-from mallorn.research.shared_schedules.target_folders import PROVENANCE, TARGET, find_prunable, remove_records
-from mallorn.research.tuner_logs.read_json_lines import Problem
-from mallorn.research.tuner_logs.store_tuner_logs import find_logs, load_log
+from mallorn.workers.shared_schedules.export_best_records import export_schedules
+from mallorn.workers.shared_schedules.import_records import import_schedules
+from mallorn.workers.shared_schedules.read_json_lines import Problem
+from mallorn.workers.shared_schedules.target_folders import PROVENANCE, TARGET, find_prunable, remove_records
+from mallorn_research.tuner_logs.store_tuner_logs import find_logs, load_log
 from tests.fixtures.stock_logs import product, write_log
 
 ATTRS = {"kind": "llvm", "mcpu": "haswell", "num-cores": 2}
@@ -113,7 +113,7 @@ def test_the_same_records_are_the_same_bytes_wherever_they_went_and_none_is_prom
 ) -> None:
     there = new()
     loaded = import_schedules(there, known.root, _never)
-    assert (loaded.added, loaded.known, loaded.bad) == (1, 0, 0)
+    assert (loaded.added, loaded.known) == (1, 0)
     with there.session() as session:
         assert {row.kind for row in session.scalars(select(Measurement))} == {"foreign"}
     assert content(shared(there, tmp_path / "second")) == content(known.directory)
@@ -154,7 +154,7 @@ def test_a_torn_line_costs_its_own_record(spoilt: Path, new: New) -> None:
     records.write_text("torn\n")
     problems: list[Problem] = []
     loaded = import_schedules(new(), spoilt, problems.append)
-    assert (loaded.added, loaded.bad, [each.line for each in problems]) == (0, 1, [1])
+    assert (loaded.added, [each.line for each in problems]) == (0, [1])
 
 
 def test_without_its_provenance_a_database_is_refused(spoilt: Path, new: New) -> None:

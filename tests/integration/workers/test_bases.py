@@ -13,13 +13,13 @@ from mallorn.db.repositories.cost_models import CostModels, CostModelVersions, N
 from mallorn.db.repositories.decision_log import DecisionLog
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.targets import Targets
-from mallorn.research.costmodels.residual import Residual
-from mallorn.research.pretraining.pretrain import pretrain
-from mallorn.research.pretraining.training_data import TrainingData
 from mallorn.searchers.base import searcher_of
 from mallorn.workers.round.loaded_round import load_round
 from mallorn.workers.round.select_cost_model import model_of
 from mallorn.workers.round.train_cost_model import train
+from mallorn_research.costmodels.residual import Residual
+from mallorn_research.pretraining.pretrain import pretrain
+from mallorn_research.pretraining.training_data import TrainingData
 from tests.fixtures.workshop import TARGET
 from tests.unit.research.pretraining.made_up import SHAPES, task_data
 

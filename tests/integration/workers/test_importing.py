@@ -21,7 +21,6 @@ from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.tasks import Tasks
 from mallorn.db.repositories.workloads import KEPT
 from mallorn.db.tables import Job, StageRun
-from mallorn.research.replay.recording_file import write_tasks
 from mallorn.workers.interfaces.model_compiler import Extraction, ModelTask
 from mallorn.workers.interfaces.tensor_arguments import Arguments
 from mallorn.workers.model_import.run import import_job
@@ -29,6 +28,7 @@ from mallorn.workers.round.run import describe_round
 from mallorn.workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
 from mallorn.workers.subprocesses.shutdown import ShutdownRequested
 from mallorn.workers.tvm.network.graph_recipes import TUNED, with_skipped_passes
+from mallorn_research.replay.recording_file import write_tasks
 from tests.fixtures.stored import workload_named
 from tests.fixtures.workshop import QUICK, TARGET
 from tests.unit.children.faces import Misbehaving

@@ -13,7 +13,7 @@ from benchmarks.costmodels.rows import Bench, load, usable
 from benchmarks.costmodels.synthetic import SHAPES, made_up
 from benchmarks.costmodels.view_file import ViewFile
 from mallorn.core.errors import InvalidRequest, NotFound
-from mallorn.costmodels.decision_columns_and_prefixes import WIDTH
+from mallorn.costmodels.decision_columns import WIDTH
 from mallorn.costmodels.views import STATEMENTS
 from tests.unit.research.pretraining.made_up import training_data
 

@@ -12,8 +12,8 @@ import pytest
 from benchmarks.costmodels.view_file import HEAD, read_view, schema_of, write_view
 from mallorn.core.errors import InvalidRequest
 from mallorn.costmodels.views import CODE, View
-from mallorn.research.pretraining.training_data import TaskData
 from mallorn.workers.round.feature_lookup import FeatureRows
+from mallorn_research.pretraining.training_data import TaskData
 from tests.unit.research.pretraining.made_up import SHAPES, task_data
 
 ROWS = "rows-0123456789ab"

@@ -22,8 +22,8 @@ from benchmarks.lab.shared_models import play_together
 from benchmarks.lab.shipped_recordings import shipped_recording, shipped_recordings
 from mallorn.core.errors import NotFound
 from mallorn.core.registry import resolve
-from mallorn.research.replay.recording_file import read_tasks
 from mallorn.searchers.simulate_search import fit_on_history
+from mallorn_research.replay.recording_file import read_tasks
 from tests.unit.research.replay.made_up import made_up
 
 PAGE = """# Systems

@@ -43,6 +43,7 @@ RISES = {
         "db/rows.py:1: TurnOver",
     ),
     "product lines": ({"db/rows.py": "\n" * 60}, "db/rows.py (60)"),
+    "service lines": ({"db/rows.py": "\n" * 60}, "db/rows.py (60)"),
     "page lines": (
         {f"{PAGE}/Job.tsx": "//\n//\n"},
         f"{PAGE}/Job.tsx (2)",

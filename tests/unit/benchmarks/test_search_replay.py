@@ -18,8 +18,8 @@ from benchmarks.lab.summary import WORST, Figures, summarise
 from benchmarks.lab.synthetic_arena import SyntheticArena
 from benchmarks.lab.unlearned import SAMPLER_TWINS, TWINS
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.registry import REGISTRY
-from mallorn.research.replay.recording_file import write_tasks
+from mallorn.core.registry import list_names
+from mallorn_research.replay.recording_file import write_tasks
 from tests.unit.research.replay.made_up import made_up
 
 ROOT = Path(__file__).parents[3]
@@ -34,14 +34,14 @@ def finished(
 
 
 def test_all_is_every_combination_of_what_is_registered() -> None:
-    models, searchers = len(REGISTRY["cost_model"]) + 1, len(REGISTRY["search"]) + len(TWINS)
-    assert len(set(Axes().all())) == searchers * models * (len(REGISTRY["sampler"]) + len(SAMPLER_TWINS))
+    models, searchers = len(list_names("cost_model")) + 1, len(list_names("search")) + len(TWINS)
+    assert len(set(Axes().all())) == searchers * models * (len(list_names("sampler")) + len(SAMPLER_TWINS))
 
 
 def test_a_star_changes_one_choice_at_a_time_and_holds_the_defaults_once() -> None:
     star = Axes().star()
-    searchers = len(REGISTRY["search"]) + len(TWINS)
-    axes = [searchers, len(REGISTRY["cost_model"]) + 1, len(REGISTRY["sampler"]) + len(SAMPLER_TWINS)]
+    searchers = len(list_names("search")) + len(TWINS)
+    axes = [searchers, len(list_names("cost_model")) + 1, len(list_names("sampler")) + len(SAMPLER_TWINS)]
     assert len(star) == len(set(star)) == sum(axes) - 2
     assert STANDARD in star
 

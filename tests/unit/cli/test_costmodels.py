@@ -42,16 +42,6 @@ def test_versions_are_listed_newest_first(owned: OwnedRows) -> None:
     assert [row["version"] for row in data(costmodels("list", "--limit", "1", "--json"))] == [2]
 
 
-@pytest.mark.parametrize(("name", "told"), [("tlp", True), ("xgboost", False)])
-def test_a_model_that_is_behind_is_listed_with_a_word_on_it(owned: OwnedRows, name: str, told: bool) -> None:
-    owned.write(
-        lambda session: CostModels(session).add(
-            NewCostModel("operator:matmul", owned.target_id, name, 8, 8, {"groups": 2}, b"model")
-        )
-    )
-    assert ("less accurate than MetaSchedule's own model" in costmodels("list").stderr) is told
-
-
 def test_a_version_is_shown_by_id_by_name_and_by_line(owned: OwnedRows) -> None:
     first, second = add(owned), add(owned)
     assert data(costmodels("show", str(first), "--json"))["version"] == 1

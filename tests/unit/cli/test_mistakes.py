@@ -92,6 +92,7 @@ def test_in_a_checkout_its_own_path_is_what_to_install(
     assert pip_install_command("worker") == f"pip install '{root}[worker]'"
     monkeypatch.chdir(root)
     assert pip_install_command("worker") == "pip install '.[worker]'"
+    assert pip_install_command("", installation.RESEARCH) == "pip install './research'"
 
 
 @pytest.mark.parametrize(

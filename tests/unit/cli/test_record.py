@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from mallorn.cli import record_measurements as recording
 from mallorn.cli import wait_until_tuned
 from mallorn.core.installation import pip_install_command
 from mallorn.core.states import JobState
@@ -21,7 +20,8 @@ from mallorn.db.migrate import upgrade
 from mallorn.db.repositories.sketches import Sketches
 from mallorn.db.repositories.workloads import Workloads
 from mallorn.db.session import Database
-from mallorn.research.replay.recording_file import read_facts, read_tasks
+from mallorn_research.commands import record_measurements as recording
+from mallorn_research.replay.recording_file import read_facts, read_tasks
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.rows import Rows, new_sketch, new_workload
 
@@ -94,10 +94,10 @@ def test_a_missing_library_is_named_before_anything_is_measured(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.delitem(sys.modules, "mallorn.research.replay.recording_file")
-    monkeypatch.delattr("mallorn.research.replay.recording_file")
+    monkeypatch.delitem(sys.modules, "mallorn_research.replay.recording_file")
+    monkeypatch.delattr("mallorn_research.replay.recording_file")
     monkeypatch.setattr(recording, "connected_stack", lambda *_: pytest.fail("a service was started"))
-    refused(record(model), pip_install_command("server"))
+    refused(record(model), pip_install_command("server,worker"))
 
 
 class FakeJob:

@@ -12,7 +12,7 @@ from mallorn.cli import schedules
 from mallorn.cli.schedules import open_directory
 from mallorn.core.errors import InvalidRequest, StoreAway
 from mallorn.core.values.manifest import RECORDS, UNTIMED_SEC, WORKLOADS
-from mallorn.research.shared_schedules.target_folders import (
+from mallorn.workers.shared_schedules.target_folders import (
     PROVENANCE,
     TARGET,
     read_records,

@@ -3,16 +3,15 @@
 import pytest
 from sqlalchemy import update
 
-from mallorn.core.installation import pip_install_command
-from mallorn.core.registry import LIBRARIES, REGISTRY
+from mallorn.core.installation import RESEARCH, pip_install_command
+from mallorn.core.registry import libraries_of, list_names
 from mallorn.core.values.fleet import WorkerInfo
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.tables import Worker
 from mallorn.services.coordinator.jobs.submit import missing_libraries
 from tests.fixtures.coordinator import Coordinator, Start
 
-LACKS_TORCH = [name for name in REGISTRY["cost_model"] if "torch" not in LIBRARIES.get(name, ())]
-LACKS_TORCH.remove("moa")
+LACKS_TORCH = [name for name in list_names("cost_model") if "torch" not in libraries_of(name)]
 BARE = WorkerInfo(cost_models=["draft", "random", "static"])
 
 
@@ -31,7 +30,7 @@ def test_it_is_refused_with_what_is_missing_where_and_the_line_that_installs_it(
     assert (answer.status_code, answer.json()["error"]) == (501, "MissingPackage")
     said = answer.json()
     assert said["detail"] == "the cost model gnn needs torch, which no worker on big-box has"
-    assert said["hint"].startswith(pip_install_command("research"))
+    assert said["hint"].startswith(pip_install_command("torch", RESEARCH))
     assert coordinator.http.get("/jobs").json()["items"] == []
     assert coordinator.submit(options={"cost_model": "xgboost"}).status_code == 201
 
@@ -77,13 +76,22 @@ def test_a_model_of_ones_own_is_taken_unseen(start: Start) -> None:
     [
         ("gnn", [], []),
         ("draft", [["random"]], []),
-        ("moa", [["draft"]], ["torch"]),
-        ("automl", [["lightgbm", "draft"]], ["flaml"]),
-        ("ensemble", [["xgboost", "mlp", "draft"]], ["lightgbm", "sklearn"]),
-        ("ensemble", [["xgboost", "mlp"], ["lightgbm", "forest"]],
-         ["lightgbm", "sklearn", "threadpoolctl", "xgboost"]),  # each worker lacks another part
+        ("moa", [["draft"]], ["mallorn-research", "torch"]),
+        ("moa", [["draft", "forest"]], ["torch"]),
+        ("automl", [["lightgbm", "draft", "tlp"]], ["flaml"]),
+        ("ensemble", [["xgboost", "draft"]], ["mallorn-research"]),
         ("gnn", [["draft"], None], []),
     ],
-)  # fmt: skip
+)
 def test_what_is_missing(name: str, workers: list[list[str] | None], missing: list[str]) -> None:
     assert missing_libraries(name, [WorkerInfo(cost_models=each) for each in workers]) == missing
+
+
+def test_a_searcher_of_research_needs_a_worker_with_that_package(coordinator: Coordinator) -> None:
+    see_worker(coordinator, "a-1-1", WorkerInfo(cost_models=["draft", "xgboost"]))
+    for options in ({"search": "ppo"}, {"sampler": "diverse"}, {"measurer": "simulated"}):
+        answer = coordinator.submit(options=options)
+        assert answer.status_code == 501, options
+        assert answer.json()["hint"].startswith(pip_install_command("", RESEARCH))
+    see_worker(coordinator, "b-1-1", BARE)
+    assert coordinator.submit(options={"search": "ppo"}).status_code == 201

@@ -44,11 +44,11 @@ def test_a_recipe_is_not_a_class_of_ones_own() -> None:
 def test_an_installed_package_may_give_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = EntryPoint("annealed", f"{__name__}:Annealed", "mallorn.search")
 
-    def installed(group: str, name: str = entry.name) -> list[EntryPoint]:
-        return [entry] if (group, name) == (entry.group, entry.name) else []
+    def installed(seam: str) -> dict[str, str]:
+        return {entry.name: entry.value} if entry.group == f"mallorn.{seam}" else {}
 
-    monkeypatch.setattr(registry, "entry_points", installed)
-    monkeypatch.setattr(check_plugin_classes, "entry_points", installed)
+    monkeypatch.setattr(registry, "find_plugins", installed)
+    monkeypatch.setattr(check_plugin_classes, "find_plugins", installed)
     check_options(JobOptions(search="annealed"))
     check_allowed_classes(JobOptions(search="annealed"), [])
     check_allowed_classes(JobOptions(search=entry.value), [])
@@ -70,7 +70,7 @@ def test_what_is_listed_nearly_is_not_listed(listed: str) -> None:
 
 def test_one_of_ours_is_named_by_its_name_alone() -> None:
     with pytest.raises(InvalidRequest, match="has a short name") as caught:
-        check_name("measurer", "mallorn.research.simulated_device.measurer:SimulatedMeasurer")
+        check_name("measurer", "mallorn_research.simulated_device.measurer:SimulatedMeasurer")
     assert caught.value.hint == "known: simulated"
 
 
@@ -104,7 +104,7 @@ def test_a_key_names_no_class_that_is_on_no_list_and_the_audit_has_it(guarded: C
             assert error["error"] == "ClassRefused"
             assert name in error["detail"]
             assert "mine:*" in error["hint"]
-            assert registry.REGISTRY[seam].keys() <= set(error["hint"].replace(",", "").split())
+            assert {*registry.list_names(seam)} <= set(error["hint"].replace(",", "").split())
     assert guarded.submit(model_id=model, options={"recipe": "os:system"}).status_code == 422
     refused = [entry for entry in told(guarded, KEY) if entry == ("ada", "POST /api/v1/jobs", 422)]
     assert len(refused) == MOST_PER_MINUTE[True]

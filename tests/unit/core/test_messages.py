@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from benchmarks.house_tree import ROOMS
+from benchmarks.house_tree import RESEARCH, ROOMS
 from mallorn.core.errors import MallornError
 
 KEPT: Final = Path(__file__).with_name("messages.json")
@@ -17,7 +17,7 @@ ROOT: Final = Path(__file__).parents[3]
 
 def _messages() -> dict[str, str]:
     """What every MallornError of the product says where it is told nothing, by its name."""
-    files = (file for room in ROOMS for file in (ROOT / room).rglob("*.py"))
+    files = (file for room in (*ROOMS, RESEARCH) for file in (ROOT / room).rglob("*.py"))
     trees = [ast.parse(file.read_text()) for file in files]
     classes = [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
     errors = {MallornError.__name__}

@@ -4,7 +4,7 @@ import pytest
 
 from mallorn.core.errors import InvalidRequest, InvalidTarget
 from mallorn.core.job_options import DEVICE, ON_DEVICES, JobOptions
-from mallorn.core.registry import REGISTRY, VIRTUAL_DEVICES
+from mallorn.core.registry import VIRTUAL_DEVICES, list_names
 from mallorn.core.settings import Settings
 from mallorn.core.targets import parse_target
 from mallorn.core.virtual_devices import (
@@ -19,7 +19,7 @@ CPU = parse_target({"kind": "llvm", "mcpu": "znver5", "num-cores": 2})
 
 
 def test_every_measurer_is_a_virtual_device_or_has_hardware() -> None:
-    assert set(REGISTRY["measurer"]) == {*ON_DEVICES, *VIRTUAL_DEVICES}
+    assert set(list_names("measurer")) == {*ON_DEVICES, *VIRTUAL_DEVICES}
 
 
 @pytest.mark.parametrize("measurer", sorted(VIRTUAL_DEVICES))

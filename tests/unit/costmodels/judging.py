@@ -3,8 +3,14 @@
 from collections.abc import Callable
 
 from mallorn.costmodels.base import CostModel, Groups, Matrix, Vector
-from mallorn.costmodels.evaluation import Evaluation, Split, compute_metrics, fit_on_split, within_task
 from mallorn.costmodels.testing import Data
+from mallorn_research.costmodels.evaluation import (
+    Evaluation,
+    Split,
+    compute_metrics,
+    fit_on_split,
+    within_task,
+)
 
 
 def evaluate(

@@ -5,9 +5,9 @@ import sys
 import pytest
 
 from mallorn.core.errors import Unavailable
-from mallorn.core.installation import pip_install_command
-from mallorn.costmodels.lightgbm_models import START, AutoML
+from mallorn.core.installation import RESEARCH, pip_install_command
 from mallorn.costmodels.testing import easy_data
+from mallorn_research.costmodels.automl import START, AutoML
 
 
 def test_other_settings_than_the_first_are_tried_and_kept_if_better() -> None:
@@ -23,7 +23,7 @@ def test_without_flaml_a_fit_says_what_to_install(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "flaml", None)
     with pytest.raises(Unavailable, match="not installed") as raised:
         AutoML().fit(*easy_data(100, seed=0), seed=0)
-    assert pip_install_command("research") in raised.value.hint
+    assert pip_install_command("flaml", RESEARCH) in raised.value.hint
 
 
 def test_a_stored_model_predicts_without_flaml(monkeypatch: pytest.MonkeyPatch) -> None:

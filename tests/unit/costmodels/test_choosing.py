@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mallorn.costmodels.testing import easy_data
-from mallorn.research.pretraining.pretrain import select_evenly, select_uncertain_diverse_rows
+from mallorn_research.pretraining.pretrain import select_evenly, select_uncertain_diverse_rows
 
 ROWS, LABELS, GROUPS = easy_data(400, seed=0)
 

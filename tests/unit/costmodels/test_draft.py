@@ -7,7 +7,7 @@ from mallorn.core.registry import resolve
 from mallorn.core.values.machine import Machine, assume_typical_cpu
 from mallorn.costmodels.analytic_models import Draft
 from mallorn.costmodels.base import FAILED_LABEL, CostModel
-from mallorn.costmodels.decision_columns_and_prefixes import WIDTH, read_tiling
+from mallorn.costmodels.decision_columns import WIDTH, read_tiling
 from mallorn.costmodels.labels import labels
 from mallorn.costmodels.metrics import pairwise_accuracy
 from mallorn.costmodels.testing import easy_data

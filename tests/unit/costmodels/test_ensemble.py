@@ -3,19 +3,19 @@
 import numpy as np
 import pytest
 
-from mallorn.core.registry import REGISTRY
+from mallorn.core.registry import list_names
 from mallorn.costmodels.analytic_models import Draft
 from mallorn.costmodels.base import FAILED_LABEL, Prediction
 from mallorn.costmodels.metrics import coverage
 from mallorn.costmodels.testing import Data, easy_data
-from mallorn.research.costmodels.best_of_models import (
+from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn_research.costmodels.best_of_models import (
     DEVIATIONS,
     FEWEST_ROWS,
     BestOfModels,
     scale_spreads,
     spread_factor,
 )
-from mallorn.searchers.synthetic_space import SyntheticSpace
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def test_until_data_exists_the_draft_answers() -> None:
 
 def test_with_data_a_learner_answers_and_is_named_after_loading(learned: BestOfModels) -> None:
     assert learned.chosen != "draft"
-    assert learned.chosen in REGISTRY["cost_model"]
+    assert learned.chosen in list_names("cost_model")
     assert BestOfModels.load(learned.save()).chosen == learned.chosen
 
 

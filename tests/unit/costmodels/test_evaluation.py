@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from mallorn.costmodels.evaluation import compute_metrics
+from mallorn_research.costmodels.evaluation import compute_metrics
 
 # Two tasks: times 1, 2, 4 and times 1, 4. The first is scored in order, the second upside down.
 TRUTH = np.log(np.array([1, 1 / 2, 1 / 4, 1, 1 / 4], dtype=np.float32))

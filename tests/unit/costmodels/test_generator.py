@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 from mallorn.costmodels.base import Matrix, Vector
-from mallorn.costmodels.decision_columns_and_prefixes import mask_undecided_columns
 from mallorn.costmodels.labels import labels
 from mallorn.costmodels.xgboost_models import XGBoost
-from mallorn.research.costmodels.prefix_boosters import (
+from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn_research.costmodels.decision_prefixes import mask_undecided_columns
+from mallorn_research.costmodels.prefix_boosters import (
     GOOD_A_TASK,
     MOST_GOOD,
     GeneratorModel,
     decision_examples,
 )
-from mallorn.searchers.synthetic_space import SyntheticSpace
 
 LANES = -1 - 25 - 4 - 8 - 12  # the column of the innermost factor of the last axis
 SPACE = SyntheticSpace(96, 64, 128)

@@ -12,14 +12,14 @@ from mallorn.costmodels.lightgbm_models import LightGBM, LightGBMRank
 from mallorn.costmodels.metrics import pairwise_accuracy
 from mallorn.costmodels.testing import easy_data
 from mallorn.costmodels.xgboost_models import XGBoost
-from mallorn.research.costmodels.forest import (
+from mallorn_research.costmodels.forest import (
     LFBO,
     Forest,
     ForestPlusLFBO,
     as_trees,
     fast_row_targets_and_weights,
 )
-from mallorn.research.costmodels.mlp import MLP
+from mallorn_research.costmodels.mlp import MLP
 from tests.unit.costmodels.judging import within_tasks
 
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from mallorn.costmodels.dense_layers import AdamW, forward, gradients, initial, lambda_rank_gradient
 from mallorn.costmodels.ensemble_spread import UNSCALED, fit_monotone_curve
 from mallorn.costmodels.testing import easy_data
-from mallorn.research.costmodels.mlp import MLP
+from mallorn_research.costmodels.dense_layers import AdamW, forward, gradients, initial, lambda_rank_gradient
+from mallorn_research.costmodels.mlp import MLP
 
 
 def test_columns_that_never_vary_change_nothing() -> None:

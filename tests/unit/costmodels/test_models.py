@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from mallorn.core.errors import InvalidRequest
-from mallorn.costmodels.evaluation import Split
 from mallorn.costmodels.random import RandomModel
 from mallorn.costmodels.testing import easy_data
 from mallorn.costmodels.xgboost_models import XGBoost
+from mallorn_research.costmodels.evaluation import Split
 from tests.unit.costmodels.judging import evaluate, within_tasks
 
 

@@ -9,11 +9,11 @@ from mallorn.costmodels.base import CostModel, Matrix, Prediction, Vector
 from mallorn.costmodels.metrics import pairwise_accuracy
 from mallorn.costmodels.testing import assert_same, easy_data
 from mallorn.costmodels.xgboost_models import XGBoost
-from mallorn.research.costmodels.adapted_networks import MTLTLP, MoA
-from mallorn.research.costmodels.neural_networks import TLP
-from mallorn.research.costmodels.residual import TRUSTED_ROWS, Residual, fit_trust_factor
-from mallorn.research.costmodels.statement_boosters import Statements
-from mallorn.research.costmodels.transfer_model_base import name_of
+from mallorn_research.costmodels.adapted_networks import MTLTLP, MoA
+from mallorn_research.costmodels.neural_networks import TLP
+from mallorn_research.costmodels.residual import TRUSTED_ROWS, Residual, fit_trust_factor
+from mallorn_research.costmodels.statement_boosters import Statements
+from mallorn_research.costmodels.transfer_model_base import name_of
 
 
 @pytest.fixture(scope="module")

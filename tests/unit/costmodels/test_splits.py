@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 
 from mallorn.costmodels.base import FAILED_LABEL, LATE_LABEL, CostModel
-from mallorn.costmodels.evaluation import (
+from mallorn.costmodels.labels import is_time_label
+from mallorn.costmodels.lightgbm_models import LightGBM, LightGBMRank
+from mallorn.costmodels.random import RandomModel
+from mallorn.costmodels.testing import easy_data
+from mallorn.costmodels.xgboost_models import XGBoost
+from mallorn_research.costmodels.evaluation import (
     Split,
     by_host,
     by_network,
@@ -17,13 +22,8 @@ from mallorn.costmodels.evaluation import (
     scramble_labels,
     within_task,
 )
-from mallorn.costmodels.labels import is_time_label
-from mallorn.costmodels.lightgbm_models import LightGBM, LightGBMRank
-from mallorn.costmodels.random import RandomModel
-from mallorn.costmodels.testing import easy_data
-from mallorn.costmodels.xgboost_models import XGBoost
-from mallorn.research.costmodels.forest import Forest
-from mallorn.research.costmodels.mlp import MLP
+from mallorn_research.costmodels.forest import Forest
+from mallorn_research.costmodels.mlp import MLP
 from tests.unit.costmodels.judging import evaluate
 
 

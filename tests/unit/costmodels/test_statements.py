@@ -6,7 +6,7 @@ import pytest
 from mallorn.core.errors import InvalidRequest
 from mallorn.costmodels.testing import easy_data
 from mallorn.costmodels.views import STATEMENTS
-from mallorn.research.costmodels.statement_boosters import (
+from mallorn_research.costmodels.statement_boosters import (
     LISTED,
     Statements,
     draw_group_lists,

@@ -5,7 +5,7 @@ import pytest
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.costmodels.testing import easy_data
-from mallorn.research.costmodels.ridge_on_code_counts import RidgeOnCodeCounts, left_out_error
+from mallorn_research.costmodels.ridge_on_code_counts import RidgeOnCodeCounts, left_out_error
 
 
 def test_errors_on_rows_left_out_are_those_of_as_many_fits() -> None:

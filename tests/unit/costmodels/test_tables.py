@@ -3,7 +3,7 @@
 import numpy as np
 
 from mallorn.costmodels.views import View
-from mallorn.research.costmodels.standardize_inputs import fit_table_scaling, row_width
+from mallorn_research.costmodels.standardize_inputs import fit_table_scaling, row_width
 
 SMALL = View("small", 1, (3, 4))  # present, parent, and two columns of values
 

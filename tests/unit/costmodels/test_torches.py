@@ -5,11 +5,11 @@ import sys
 import pytest
 
 from mallorn.core.errors import InvalidRequest, Unavailable
-from mallorn.core.installation import pip_install_command
+from mallorn.core.installation import RESEARCH, pip_install_command
 from mallorn.core.registry import resolve
 from mallorn.costmodels.views import VIEWS
 from mallorn.costmodels.xgboost_models import XGBoost
-from mallorn.research.costmodels.adapted_networks import MoA
+from mallorn_research.costmodels.adapted_networks import MoA
 
 
 @pytest.mark.parametrize("name", ["gnn", "mtl-tlp", "tlp", "tree-lstm"])
@@ -21,7 +21,7 @@ def test_without_torch_a_model_says_what_to_install_when_it_is_made(
     assert kind.view in VIEWS
     with pytest.raises(Unavailable, match=f"{name} needs torch") as raised:
         kind()
-    assert pip_install_command("research") in raised.value.hint
+    assert pip_install_command("torch", RESEARCH) in raised.value.hint
 
 
 def test_without_torch_momentum_without_a_base_says_so_too(monkeypatch: pytest.MonkeyPatch) -> None:

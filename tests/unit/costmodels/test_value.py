@@ -6,20 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mallorn.costmodels.base import Matrix, Vector
-from mallorn.costmodels.decision_columns_and_prefixes import (
+from mallorn.costmodels.decision_columns import LAST, STEP
+from mallorn.costmodels.labels import labels
+from mallorn.costmodels.metrics import pairwise_accuracy
+from mallorn.costmodels.xgboost_models import XGBoost
+from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn_research.costmodels.decision_prefixes import (
     DECIDED,
-    LAST,
-    STEP,
     continue_prefixes,
     find_outermost_columns,
     has_reproducible_columns,
     mask_undecided_columns,
 )
-from mallorn.costmodels.labels import labels
-from mallorn.costmodels.metrics import pairwise_accuracy
-from mallorn.costmodels.xgboost_models import XGBoost
-from mallorn.research.costmodels.prefix_boosters import MOST_STATES, ValueModel, draw_states
-from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn_research.costmodels.prefix_boosters import MOST_STATES, ValueModel, draw_states
 
 SPACE = SyntheticSpace(96, 64, 128)
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from mallorn.costmodels.views import LOOPS
-from mallorn.research.features.loop_tree_view import (
+from mallorn.searchers.space import Matrix, Sketch
+from mallorn_research.features.loop_tree_view import (
     BLOCK,
     DEPTH,
     EXTENT,
@@ -22,7 +23,6 @@ from mallorn.research.features.loop_tree_view import (
     VECTOR,
     LoopsView,
 )
-from mallorn.searchers.space import Matrix, Sketch
 from tests.unit.features.sketches import PRODUCT_WORK, SUM_WORK, factored, product
 
 TREE = LoopsView()

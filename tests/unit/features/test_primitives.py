@@ -3,7 +3,8 @@
 import numpy as np
 
 from mallorn.costmodels.views import PRIMITIVES
-from mallorn.research.features.schedule_primitives_view import (
+from mallorn.searchers.space import Matrix, Sketch
+from mallorn_research.features.schedule_primitives_view import (
     BLOCK,
     DECIDED,
     FIRST_NUMBER,
@@ -11,7 +12,6 @@ from mallorn.research.features.schedule_primitives_view import (
     OTHER,
     Primitives,
 )
-from mallorn.searchers.space import Matrix, Sketch
 from tests.unit.features.sketches import PRODUCT_WORK, factored, product
 
 

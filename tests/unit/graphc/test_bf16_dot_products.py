@@ -11,13 +11,13 @@ import tvm
 from tvm import relax
 
 from mallorn.graphc.quant.bf16_dot_products import Bf16DotProducts
-from mallorn.research.features.loop_tree_view import LoopsView
 from mallorn.searchers.decision_space import SketchRules
 from mallorn.workers.tvm.compile.reference_outputs import replace_special_instructions
 from mallorn.workers.tvm.network.graph_recipes import BF16
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_tvm_target
 from mallorn.workers.tvm.space.rebuild_schedule import rebuild
 from mallorn.workers.tvm.space.sketches import design_space
+from mallorn_research.features.loop_tree_view import LoopsView
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import NHWC, TILES, difference, program, random, run
 from tests.unit.graphc.pass_conformance import PassConformance

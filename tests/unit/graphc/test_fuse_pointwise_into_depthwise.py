@@ -10,8 +10,6 @@ from tvm import relax
 
 from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.graphc.conv.fuse_pointwise_into_depthwise import FusePointwiseIntoDepthwise
-from mallorn.research.features.loop_tree_view import LoopsView
-from mallorn.research.features.schedule_primitives_view import Primitives
 from mallorn.searchers.decision_space import SketchRules
 from mallorn.searchers.roller.rank_candidates import ranked
 from mallorn.searchers.space import Sketch
@@ -20,6 +18,8 @@ from mallorn.workers.tvm.programs.program_blocks import blocks_of, operator_of, 
 from mallorn.workers.tvm.programs.workload_key import rename_blocks_canonically
 from mallorn.workers.tvm.space.rebuild_schedule import rebuild
 from mallorn.workers.tvm.space.sketches import design_space
+from mallorn_research.features.loop_tree_view import LoopsView
+from mallorn_research.features.schedule_primitives_view import Primitives
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import (
     HASWELL,

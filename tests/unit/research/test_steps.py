@@ -8,10 +8,10 @@ import pytest
 
 from mallorn.core.values.candidate import ChoiceKind
 from mallorn.costmodels.views import PRIMITIVES
-from mallorn.research.features.resolved_trace import steps_of
-from mallorn.research.features.schedule_primitives_view import FIRST_NUMBER, KINDS, OTHER, Primitives
-from mallorn.research.tuner_logs.auto_scheduler_steps import ReadSteps, Tile, read_steps
 from mallorn.searchers.space import Matrix
+from mallorn_research.features.resolved_trace import steps_of
+from mallorn_research.features.schedule_primitives_view import FIRST_NUMBER, KINDS, OTHER, Primitives
+from mallorn_research.tuner_logs.auto_scheduler_steps import ReadSteps, Tile, read_steps
 from tests.fixtures.tenset_log import product_steps
 
 ROWS, COLUMNS = (1, 64, 8), (2, 32, 1)

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from mallorn.core.outcomes import Outcome
-from mallorn.research.searchers.bayesian_optimization import (
+from mallorn.searchers.algorithms.random import RandomSearch
+from mallorn.searchers.base import Trial
+from mallorn.searchers.simulate_search import simulate
+from mallorn.searchers.space import Candidate
+from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn.searchers.testing import generator
+from mallorn_research.searchers.bayesian_optimization import (
     ACQUISITIONS,
     ROWS,
     BayesianOptimisation,
@@ -13,12 +19,6 @@ from mallorn.research.searchers.bayesian_optimization import (
     matern,
     select_spread_trials,
 )
-from mallorn.searchers.algorithms.random import RandomSearch
-from mallorn.searchers.base import Trial
-from mallorn.searchers.simulate_search import simulate
-from mallorn.searchers.space import Candidate
-from mallorn.searchers.synthetic_space import SyntheticSpace
-from mallorn.searchers.testing import generator
 
 GRID = np.linspace(-1, 1, 41)[:, None]
 SEEN = GRID[::5]

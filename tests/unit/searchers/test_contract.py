@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from mallorn.core.registry import REGISTRY, resolve
+from mallorn.core.registry import list_names, resolve
 from mallorn.costmodels.base import CostModel
-from mallorn.research.costmodels.prefix_boosters import GeneratorModel, ValueModel
 from mallorn.searchers.base import Searcher
 from mallorn.searchers.batch_sampler import BatchSampler, Synthesiser
 from mallorn.searchers.testing import SearcherTestCase
+from mallorn_research.costmodels.prefix_boosters import GeneratorModel, ValueModel
 from tests.kits.samplers import BatchSamplerTestCase, SynthesiserTestCase
 from tests.unit.searchers.trained_bases import base_of
 
@@ -40,11 +40,11 @@ def made(seam: str, name: str, **options: Any) -> Any:
 
 def registered(seam: str, kind: type, *, those: bool) -> list[str]:
     """The names of the classes that are of a kind, or of those that are not."""
-    return [name for name in REGISTRY[seam] if issubclass(resolve(seam, name), kind) is those]
+    return [name for name in list_names(seam) if issubclass(resolve(seam, name), kind) is those]
 
 
 class TestSearcher(SearcherTestCase):
-    @pytest.fixture(params=list(REGISTRY["search"]))
+    @pytest.fixture(params=list_names("search"))
     def searcher(self, request: pytest.FixtureRequest) -> Searcher:
         return made("search", request.param)
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mallorn.research.searchers.evolution_strategy import EsState, SketchGaussian, rank_weights
 from mallorn.searchers.synthetic_space import RFACTOR, TILED, SyntheticSpace
+from mallorn_research.searchers.evolution_strategy import EsState, SketchGaussian, rank_weights
 
 
 def test_it_begins_as_wide_as_the_space() -> None:

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mallorn.research.searchers.decision_vector_encoding import Genes, genes_of, round_to_total
 from mallorn.searchers.decision_space import SketchRules
 from mallorn.searchers.space import Choice, ChoiceKind, Sketch
+from mallorn_research.searchers.decision_vector_encoding import Genes, genes_of, round_to_total
 
 EXTENTS = st.sampled_from([1, 2, 7, 12, 64, 97, 112, 224, 360, 1000])
 

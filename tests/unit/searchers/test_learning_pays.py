@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mallorn.core.registry import REGISTRY, resolve
+from mallorn.core.registry import list_names, resolve
 from mallorn.costmodels.base import CostModel
 from mallorn.costmodels.xgboost_models import XGBoost
 from mallorn.searchers.simulate_search import best_us, simulate
@@ -34,7 +34,7 @@ def luck() -> float:
 
 
 def cases() -> list[object]:
-    named = product(sorted(REGISTRY["search"].keys() - {"random"}), (XGBoost, None))
+    named = product(sorted({*list_names("search")} - {"random"}), (XGBoost, None))
     return [pytest.param(*case, marks=[pytest.mark.long] * (case not in SHORT)) for case in named]
 
 

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mallorn.research.searchers.decision_moves import STAY, Moves, moves_of
 from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Sketch
 from mallorn.searchers.synthetic_space import TILED, SyntheticSpace
 from mallorn.searchers.testing import assert_well_formed
 from mallorn.searchers.tile_factorizations import Rows
+from mallorn_research.searchers.decision_moves import STAY, Moves, moves_of
 
 TILE = Choice(ChoiceKind.TILE, 3, extent=12, limit=4)
 LIST = Choice(ChoiceKind.LOCATION, 1, values=(-1, 3, 5), weights=(0.5, 0.0, 0.5))

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from mallorn.costmodels.random import RandomModel
-from mallorn.research.searchers.evolution_strategy import EvolutionStrategy
-from mallorn.research.searchers.guided_walk import Guided
 from mallorn.searchers.algorithms.genetic_algorithm import Genetic
 from mallorn.searchers.algorithms.simulated_annealing import Annealing
 from mallorn.searchers.base import Searcher
 from mallorn.searchers.simulate_search import fit_on_history
 from mallorn.searchers.space import Candidate, Matrix
 from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn_research.searchers.evolution_strategy import EvolutionStrategy
+from mallorn_research.searchers.guided_walk import Guided
 
 SEARCHERS = (Genetic, Annealing, EvolutionStrategy, Guided)
 

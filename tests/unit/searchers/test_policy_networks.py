@@ -3,12 +3,16 @@
 import numpy as np
 import pytest
 
-from mallorn.research.searchers.decision_moves import measured_steps, moves_of
-from mallorn.research.searchers.ppo import DOWN, KEEP, UP, Actor, Experience, advantages
-from mallorn.research.searchers.qlearning import QValues
-from mallorn.searchers.learning.dense_network import DenseNetwork, multiply_in_blocks
 from mallorn.searchers.learning.exploring_learner import ScoredRows
 from mallorn.searchers.space import Choice, ChoiceKind, Sketch
+from mallorn_research.searchers.decision_moves import (
+    DenseNetwork,
+    measured_steps,
+    moves_of,
+    multiply_in_blocks,
+)
+from mallorn_research.searchers.ppo import DOWN, KEEP, UP, Actor, Experience, advantages
+from mallorn_research.searchers.qlearning import QValues
 
 SKETCH = Sketch("s", "", (Choice(ChoiceKind.CATEGORICAL, 1, values=tuple(range(8))),))
 

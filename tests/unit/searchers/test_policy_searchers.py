@@ -10,12 +10,6 @@ from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.costmodels.base import Matrix, Prediction
 from mallorn.costmodels.random import RandomModel
 from mallorn.costmodels.xgboost_models import XGBoost
-from mallorn.research.searchers.beam_search import Beam
-from mallorn.research.searchers.felix import Felix
-from mallorn.research.searchers.monte_carlo_tree_search import Mcts
-from mallorn.research.searchers.ppo import Ppo
-from mallorn.research.searchers.qlearning import QLearning
-from mallorn.research.searchers.sample_decision_model import Generator
 from mallorn.searchers.algorithms.reinforce import Reinforce
 from mallorn.searchers.base import Trial
 from mallorn.searchers.batch_searcher import Request
@@ -24,6 +18,12 @@ from mallorn.searchers.learning.exploring_learner import MOST, Learner, sample_h
 from mallorn.searchers.simulate_search import best_us, fit_on_history
 from mallorn.searchers.space import Candidate, Sketch
 from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn_research.searchers.beam_search import Beam
+from mallorn_research.searchers.felix import Felix
+from mallorn_research.searchers.monte_carlo_tree_search import Mcts
+from mallorn_research.searchers.ppo import Ppo
+from mallorn_research.searchers.qlearning import QLearning
+from mallorn_research.searchers.sample_decision_model import Generator
 
 LEARNERS: list[type[Learner]] = [QLearning, Reinforce, Ppo, Mcts, Beam, Generator, Felix]
 

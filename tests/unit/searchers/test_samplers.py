@@ -7,20 +7,21 @@ import numpy as np
 import pytest
 
 from mallorn.costmodels.base import Prediction
-from mallorn.research.samplers.clustered import (
-    Clustered,
-    cluster_to_knee,
-    combine_frequent_settings,
-    k_means,
-)
-from mallorn.research.samplers.diverse import Diverse
-from mallorn.research.searchers.feature_scaling import squared_distances, standardize_features
 from mallorn.searchers.algorithms.evolutionary import Evolutionary
 from mallorn.searchers.batch_sampler import BatchSampler, ScoredPool
 from mallorn.searchers.pooled_searcher import Contextual, TopK
 from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Sketch, Space
 from mallorn.searchers.synthetic_space import SyntheticSpace
 from mallorn.searchers.testing import assert_well_formed, generator
+from mallorn_research.samplers.spread_batches import (
+    Clustered,
+    Diverse,
+    cluster_to_knee,
+    combine_frequent_settings,
+    k_means,
+    squared_distances,
+    standardize_features,
+)
 from tests.kits.samplers import BatchSamplerTestCase
 
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from mallorn.research.searchers.monte_carlo_tree_search import NOWHERE, Rollouts, SearchTrees, SketchTrees
 from mallorn.searchers.learning.exploring_learner import ScoredRows
 from mallorn.searchers.synthetic_space import TILED, SyntheticSpace
+from mallorn_research.searchers.monte_carlo_tree_search import NOWHERE, Rollouts, SearchTrees, SketchTrees
 
 
 def test_a_child_is_made_once_and_found_again() -> None:

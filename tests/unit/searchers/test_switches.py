@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from mallorn.costmodels.random import RandomModel
-from mallorn.research.searchers.evolution_strategy import EsState, EvolutionStrategy
-from mallorn.research.searchers.monte_carlo_tree_search import Mcts, SearchTrees
-from mallorn.research.searchers.ppo import Actor, Ppo
-from mallorn.research.searchers.qlearning import QLearning, QValues
 from mallorn.searchers.algorithms.reinforce import Reinforce
 from mallorn.searchers.base import Searcher
 from mallorn.searchers.learning.knobs import KnobDistributions
 from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn_research.searchers.evolution_strategy import EsState, EvolutionStrategy
+from mallorn_research.searchers.monte_carlo_tree_search import Mcts, SearchTrees
+from mallorn_research.searchers.ppo import Actor, Ppo
+from mallorn_research.searchers.qlearning import QLearning, QValues
 
 
 def proposed(searcher: Searcher) -> int:

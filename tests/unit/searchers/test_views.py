@@ -10,11 +10,11 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.costmodels.base import Matrix, Prediction
 from mallorn.costmodels.random import RandomModel
 from mallorn.costmodels.views import LOOPS, VIEWS
-from mallorn.research.searchers.evolution_strategy import EvolutionStrategy
-from mallorn.research.searchers.guided_walk import Guided
 from mallorn.searchers.pooled_searcher import score
 from mallorn.searchers.space import Candidate
 from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn_research.searchers.evolution_strategy import EvolutionStrategy
+from mallorn_research.searchers.guided_walk import Guided
 
 SPACE = SyntheticSpace()
 

@@ -7,13 +7,13 @@ import pytest
 from tvm.s_tir.schedule import Trace
 
 from mallorn.costmodels.views import LOOPS
-from mallorn.research.features.loop_tree_view import BLOCK, EXTENT, INLINED, ORDINAL, PARENT, TILED, LoopsView
-from mallorn.research.features.resolved_trace import steps_of
 from mallorn.searchers.decision_space import SketchRules
 from mallorn.searchers.space import ChoiceKind, Matrix, Sketch
 from mallorn.workers.tvm.programs.parsed_program_cache import instructions, new_schedule
 from mallorn.workers.tvm.space.rebuild_schedule import map_choices_to_decisions
 from mallorn.workers.tvm.space.sketches import design_space
+from mallorn_research.features.loop_tree_view import BLOCK, EXTENT, INLINED, ORDINAL, PARENT, TILED, LoopsView
+from mallorn_research.features.resolved_trace import steps_of
 from tests.unit.tvm_space.programs import TARGET, conv2d, matmul, softmax
 
 PROGRAMS = {

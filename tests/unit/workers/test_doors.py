@@ -7,7 +7,7 @@ import pytest
 
 from mallorn.core import queues
 from mallorn.core.job_options import JobOptions
-from mallorn.core.registry import REGISTRY, resolve
+from mallorn.core.registry import REGISTRY, RESEARCH_NAMES, WORDS, find_plugins, list_names, resolve
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.costmodels.base import CostModel
 from mallorn.searchers.base import Searcher
@@ -30,8 +30,10 @@ CLASSES = {
 }
 # What a cost model reads, and kinds of sketches.
 NOT_CHOSEN = {"features", "lowered_features", "cuda_sketch", "gpu_model"}
-MEASURERS = [place.partition(":")[0] for place in REGISTRY["measurer"].values()]
-NAMES = [(seam, name) for seam in sorted(REGISTRY) for name in sorted(REGISTRY[seam])]
+MEASURERS = [
+    place.partition(":")[0] for place in (*REGISTRY["measurer"].values(), *find_plugins("measurer").values())
+]
+NAMES = [(seam, name) for seam in sorted({*REGISTRY, *RESEARCH_NAMES}) for name in list_names(seam)]
 
 
 IMPORT_EACH = """
@@ -58,6 +60,13 @@ def test_a_registered_name_is_what_its_seam_says(seam: str, name: str) -> None:
         assert not found.__abstractmethods__, "it leaves something of its contract undone"
     else:
         assert isinstance(found, StoredRecipe) or callable(found)
+
+
+@pytest.mark.parametrize("seam", sorted(RESEARCH_NAMES))
+def test_names_of_research_are_its_entry_points(seam: str) -> None:
+    assert seam in WORDS
+    assert RESEARCH_NAMES[seam].keys() == find_plugins(seam).keys()
+    assert not RESEARCH_NAMES[seam].keys() & REGISTRY.get(seam, {}).keys()
 
 
 def test_every_seam_is_known_here() -> None:

@@ -10,10 +10,10 @@ from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.manifest import RECORDS, WORKLOADS
 from mallorn.db.repositories.tuner_log_records import ForeignTrial
-from mallorn.research.tuner_logs.metaschedule import read_database
-from mallorn.research.tuner_logs.read_json_lines import Problem
-from mallorn.research.tuner_logs.store_tuner_logs import find_logs
-from mallorn.research.tuner_logs.tenset import read_records
+from mallorn.workers.shared_schedules.read_json_lines import Problem
+from mallorn_research.tuner_logs.metaschedule import read_database
+from mallorn_research.tuner_logs.store_tuner_logs import find_logs
+from mallorn_research.tuner_logs.tenset import read_records
 
 TARGET = "llvm -keys=cpu -link-params=0 -mcpu=skylake-avx512 -model=platinum-8272"
 TASK = '["d7b65649a4dd54becea0a52aabbc5af5", 1, 1000, 1, 1000]'
@@ -131,10 +131,10 @@ def test_logs_are_found_at_any_depth(tmp_path: Path) -> None:
         metaschedule(tmp_path / name, [])
     (tmp_path / "records").mkdir()
     (tmp_path / "records" / "a.json").touch()
-    found = [(log.format, log.path.name) for log in find_logs(tmp_path / "x")]
-    assert found == [("metaschedule", "one"), ("metaschedule", "two")]
-    assert [log.format for log in find_logs(tmp_path / "records")] == ["tenset"]
-    assert find_logs(tmp_path / "x" / "one" / RECORDS)[0].path == tmp_path / "x" / "one"
+    found = [(log.is_dir(), log.name) for log in find_logs(tmp_path / "x")]
+    assert found == [(True, "one"), (True, "two")]
+    assert find_logs(tmp_path / "records") == [tmp_path / "records" / "a.json"]
+    assert find_logs(tmp_path / "x" / "one" / RECORDS) == [tmp_path / "x" / "one"]
     (tmp_path / "empty").mkdir()
     with pytest.raises(NotFound, match="nothing in"):
         find_logs(tmp_path / "empty")

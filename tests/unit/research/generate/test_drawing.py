@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from mallorn.core.errors import InvalidRequest
-from mallorn.research.generate.task_rule_file import MOST_CHANGES, OURS, Drawn, Kind, draw, read_rules
-from mallorn.research.generate.tasks_as_onnx import BUILDERS, DIMENSIONS, network, only_patterns
+from mallorn_research.generate.task_rule_file import MOST_CHANGES, OURS, Drawn, Kind, draw, read_rules
+from mallorn_research.generate.tasks_as_onnx import BUILDERS, DIMENSIONS, network, only_patterns
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from mallorn.core.errors import InvalidRequest, NotFound
-from mallorn.research.generate.task_rule_file import OURS, read_rules
-from mallorn.research.generate.tasks_as_onnx import BUILDERS, DIMENSIONS
+from mallorn_research.generate.task_rule_file import OURS, read_rules
+from mallorn_research.generate.tasks_as_onnx import BUILDERS, DIMENSIONS
 
 GOOD = """
 version = 1

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from mallorn.research.pretraining.training_data import TaskData, TrainingData
 from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn_research.pretraining.training_data import TaskData, TrainingData
 
 
 def task_data(shape: tuple[int, int, int], rows: int = 60, **changes: str) -> TaskData:

@@ -4,9 +4,9 @@ import pytest
 
 from mallorn.core.outcomes import Outcome
 from mallorn.db.measurement_codec import pack_decisions
-from mallorn.research.pretraining.read_measurements import NOWHERE, TaskKey, TaskSample, WorkloadFacts
-from mallorn.research.pretraining.training_data import TaskData
 from mallorn.searchers.space import Sketch
+from mallorn_research.pretraining.read_measurements import NOWHERE, TaskKey, TaskSample, WorkloadFacts
+from mallorn_research.pretraining.training_data import TaskData
 
 OK, FAILED = Outcome.OK, Outcome.BUILD_ERROR
 FACTS = {"w": WorkloadFacts("matmul", (1.0, 2.0)), "v": WorkloadFacts("conv2d", (3.0,))}

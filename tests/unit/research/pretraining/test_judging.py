@@ -9,9 +9,9 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.costmodels.analytic_models import Draft
 from mallorn.costmodels.lightgbm_models import LightGBM
 from mallorn.costmodels.views import VIEWS
-from mallorn.research.pretraining.evaluate_splits import SPLITS, average_scores, compute_test_scores, folds
-from mallorn.research.pretraining.read_measurements import read_training_data
-from mallorn.research.pretraining.training_data import Rows, TaskData, rows_for, rows_of, thin_tasks
+from mallorn_research.pretraining.evaluate_splits import SPLITS, average_scores, compute_test_scores, folds
+from mallorn_research.pretraining.read_measurements import read_training_data
+from mallorn_research.pretraining.training_data import Rows, TaskData, rows_for, rows_of, thin_tasks
 from tests.unit.research.pretraining.made_up import SHAPES, task_data, training_data
 
 

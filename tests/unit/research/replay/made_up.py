@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from mallorn.research.replay.recorded_task import RecordedTask
 from mallorn.searchers.base import Trial
 from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn_research.replay.recording_file import RecordedTask
 
 SHAPE = (64, 64, 64)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from mallorn.research.replay.recorded_task import select_every_operator
+from mallorn_research.replay.recording_file import select_every_operator
 from tests.unit.research.replay.made_up import made_up
 
 TASKS = [

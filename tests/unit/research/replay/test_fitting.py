@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.lab.replay_search import RecordedSpace
-from mallorn.research.replay.recorded_tasks_from_dataset import fit_sketch_to_candidates
 from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Sketch
 from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn_research.replay.recorded_tasks_from_dataset import fit_sketch_to_candidates
 from tests.unit.research.replay.made_up import made_up
 
 CHOICES = (

@@ -17,7 +17,7 @@ from benchmarks.lab.replay_search import (
 )
 from benchmarks.lab.synthetic_arena import SyntheticArena
 from benchmarks.search_replay import even_trials
-from mallorn.core.registry import REGISTRY, resolve
+from mallorn.core.registry import list_names, resolve
 from mallorn.searchers.base import Proposal, Searcher, Trial
 from mallorn.searchers.batch_searcher import Request
 from mallorn.searchers.space import Candidate, Space
@@ -79,7 +79,7 @@ def test_a_searcher_that_never_learns_still_measures_everything_once() -> None:
 
 
 @pytest.mark.parametrize("view", list(ShownSpace))
-@pytest.mark.parametrize("search", sorted(REGISTRY["search"]))
+@pytest.mark.parametrize("search", list_names("search"))
 def test_no_searcher_measures_what_was_not_recorded_or_twice(search: str, view: ShownSpace) -> None:
     arena = RecordedArena(TASK, view)
     searcher = resolve("search", search)(resolve("sampler", "topk")())

@@ -18,12 +18,11 @@ from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.virtual_devices import add_virtual_device
-from mallorn.research.replay.measurer import ReplayMeasurer
-from mallorn.research.replay.recorded_task import RecordedTask
-from mallorn.research.replay.recording_file import write_tasks
 from mallorn.searchers.space import Candidate
 from mallorn.workers.interfaces.tensor_arguments import Arguments
 from mallorn.workers.measure.measurer_interface import MeasureInput, Program
+from mallorn_research.replay.measurer import ReplayMeasurer
+from mallorn_research.replay.recording_file import RecordedTask, write_tasks
 from tests.kits.measurers import MeasurerTestCase, Workplace
 from tests.unit.research.replay.made_up import made_up
 
@@ -220,5 +219,5 @@ def test_a_file_that_is_no_recording_is_named(tmp_path: Path) -> None:
 
 
 def test_replay_needs_no_tvm() -> None:
-    program = "import sys; import mallorn.research.replay.measurer; sys.exit('tvm' in sys.modules)"
+    program = "import sys; import mallorn_research.replay.measurer; sys.exit('tvm' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

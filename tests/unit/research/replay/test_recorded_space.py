@@ -9,9 +9,9 @@ import pytest
 from benchmarks.lab.replay_search import Neighbours, RecordedSpace
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
-from mallorn.research.searchers.decision_vector_encoding import genes_of
 from mallorn.searchers.space import Candidate, Space
 from mallorn.searchers.synthetic_space import RFACTOR, TILED, SyntheticSpace
+from mallorn_research.searchers.decision_vector_encoding import genes_of
 from tests.kits.spaces import SpaceTestCase
 from tests.unit.research.replay.made_up import made_up
 

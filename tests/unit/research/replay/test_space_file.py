@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.lab.replay_search import RecordedSpace
 from mallorn.core.errors import InvalidRequest, NotFound
-from mallorn.research.replay.recording_file import read_facts, read_tasks, write_tasks
+from mallorn_research.replay.recording_file import read_facts, read_tasks, write_tasks
 from tests.unit.research.replay.made_up import made_up
 
 

@@ -10,13 +10,6 @@ from mallorn.core.errors import LeaseLost
 from mallorn.core.job_options import JobOptions, SimulatedOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
-from mallorn.research.simulated_device.measurer import (
-    LEAST_US,
-    OPS_PER_US,
-    SPREAD,
-    SimulatedMeasurer,
-    latency_us,
-)
 from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Sketch
 from mallorn.searchers.synthetic_space import SyntheticSpace
 from mallorn.searchers.testing import generator
@@ -25,6 +18,13 @@ from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResu
 from mallorn.workers.process import lease_renewal
 from mallorn.workers.process.lease_renewal import LeaseKeeper
 from mallorn.workers.subprocesses.shutdown import STOP, ShutdownRequested
+from mallorn_research.simulated_device.measurer import (
+    LEAST_US,
+    OPS_PER_US,
+    SPREAD,
+    SimulatedMeasurer,
+    latency_us,
+)
 from tests.kits.measurers import MeasurerTestCase, Workplace
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2, "device": "simulated"})

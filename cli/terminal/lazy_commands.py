@@ -1,0 +1,64 @@
+"""Groups of commands that import a command when it is used, also those of installed packages."""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, ClassVar
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from mallorn.core.errors import MissingPackage
+from mallorn.core.registry import find_plugins, list_names, resolve
+
+#: Seam of commands in the registry. `GROUP.NAME` is the command NAME of a group.
+COMMANDS = "commands"
+
+
+class LazyGroup(TyperGroup):
+    """Imports a command's module when it is used.
+
+    Installed packages add commands by entry points in the group ``mallorn.commands``. A
+    location without a colon is the name of such an entry point.
+    """
+
+    locations: ClassVar[Mapping[str, str]] = {}
+    prefix: ClassVar[str] = ""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        added = {*find_plugins(COMMANDS), *list_names(COMMANDS)}
+        names = {name.removeprefix(self.prefix) for name in added if name.startswith(self.prefix)}
+        own = [*super().list_commands(ctx), *self.locations]
+        return own + sorted(name for name in names if "." not in name and name not in own)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if (defined := super().get_command(ctx, cmd_name)) is not None:
+            return defined
+        location = self.locations.get(cmd_name, f"{self.prefix}{cmd_name}")
+        module, colon, attribute = location.partition(":")
+        function: Callable[..., Any] | typer.Typer
+        settings: dict[str, bool] = {}
+        if colon:
+            function = getattr(import_module(module), attribute)
+        elif location not in find_plugins(COMMANDS) and location not in list_names(COMMANDS):
+            return None
+        else:
+            try:
+                function = resolve(COMMANDS, location)
+            except MissingPackage as error:
+                # Accepts any arguments, and says which package to install.
+                function = _raise_when_called(error)
+                settings = {"ignore_unknown_options": True, "allow_extra_args": True}
+        if isinstance(function, typer.Typer):
+            return get_command(function)  # a group of commands
+        single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+        single.command(cmd_name, context_settings=settings)(function)
+        return get_command(single)
+
+
+def _raise_when_called(error: MissingPackage) -> Callable[[], None]:
+    def command() -> None:
+        raise error
+
+    command.__doc__ = f"Not installed:  {error.hint}"
+    return command
