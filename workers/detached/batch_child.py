@@ -97,6 +97,7 @@ class TargetDevice:
         if check := call.get("check"):
             signal.setitimer(signal.ITIMER_REAL, check["timeout_sec"])
             agreement = self._check_outputs(library, check)
+            signal.setitimer(signal.ITIMER_REAL, 0)
             result["max_error"] = min(agreement.max_error, _LARGEST_ERROR)
             if not agreement.ok:
                 return {**result, "outcome": "wrong_result", "error": agreement.description}
