@@ -112,8 +112,7 @@ class TargetDevice:
 
     def _time_library(self, library: Any, tensors: list[Any], timing: Json) -> Json:
         evaluator: Any = SimpleNamespace(**timing["evaluator"])
-        is_cold = evaluator.flush_l2 == "on"
-        time_runs = self._timer.time_cold_slices if is_cold else self._timer.time_slices
+        time_runs = self._timer.time_cold_slices if evaluator.flush_l2 == "on" else self._timer.time_slices
 
         def time_slices(number: int, count: int) -> SliceTimes:
             return time_runs(library, ENTRY, self._kind, number, count, *tensors)
@@ -122,8 +121,8 @@ class TargetDevice:
         run_us = time_library(
             times, library, self._device, tensors, rule, evaluator, timing["best_us"], time_slices
         )
-        about = {"disturbed": times.other_programs_share, "disturbance": times.disturbance()}
-        return {"run_us": run_us, **about}
+        disturbed, disturbance = times.other_programs_share, times.disturbance()
+        return {"run_us": run_us, "disturbed": disturbed, "disturbance": disturbance}
 
     def _check_outputs(self, library: Any, check: Json) -> Agreement:
         """Run a library once and compare its outputs with the expected ones.
