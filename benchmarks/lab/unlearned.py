@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mallorn.searchers.algorithms.reinforce import Reinforce
-from mallorn.searchers.batch_sampler import BatchSampler, ScoredPool
+from mallorn.searchers.sampler import Sampler, ScoredPool
 from mallorn_research.samplers.spread_batches import Clustered
 from mallorn_research.searchers.beam_search import Beam
 from mallorn_research.searchers.evolution_strategy import EvolutionStrategy
@@ -77,7 +77,7 @@ class GeneratorUnlearned(Generator):
     learning: bool = False
 
 
-class Medoids(BatchSampler):
+class Medoids(Sampler):
     """`clustered` without synthesis: it does not see what was measured."""
 
     def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -123,7 +123,7 @@ VIRTUAL_DEVICES: Final = frozenset({"replay", "simulated"})
 #: Base class that a user's own class must have, by seam. WORDS names the seams in messages.
 CONTRACTS: Final = {
     "search": "mallorn.searchers.base:Searcher",
-    "sampler": "mallorn.searchers.batch_sampler:BatchSampler",
+    "sampler": "mallorn.searchers.sampler:Sampler",
     "cost_model": "mallorn.costmodels.base:CostModel",
     "features": "mallorn.workers.features.feature_extractor:Extractor",
     "stopping": "mallorn.workers.measure.stopping:StoppingRule",
@@ -133,7 +133,7 @@ CONTRACTS: Final = {
 }
 WORDS: Final = {
     "search": "searcher",
-    "sampler": "batch sampler",
+    "sampler": "sampler",
     "cost_model": "cost model",
     "features": "feature view",
     "stopping": "stopping rule",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mallorn.costmodels.base import Indices
-from mallorn.searchers.batch_sampler import BatchSampler, ScoredPool, Synthesiser
+from mallorn.searchers.sampler import Sampler, ScoredPool, Synthesiser
 from mallorn.searchers.space import Candidate, Matrix, Sketch, Space
 
 Points = NDArray[np.float64]
@@ -173,7 +173,7 @@ class Clustered(Synthesiser):
         return sorted(batch, key=lambda candidate: -batch[candidate])
 
 
-class Diverse(BatchSampler):
+class Diverse(Sampler):
     """Takes, one by one, the candidate that most increases a determinant, which measures
     score and distance. The kernel is quality x similarity x quality; `weight` balances
     score against distance."""
