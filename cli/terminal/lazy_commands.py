@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from mallorn.core.errors import MissingPackage
+from mallorn.core.errors import MallornError, MissingPackage, PluginFailed
 from mallorn.core.registry import find_plugins, list_names, resolve
 
 #: Seam of commands in the registry. `GROUP.NAME` is the command NAME of a group.
@@ -45,8 +45,8 @@ class LazyGroup(TyperGroup):
         else:
             try:
                 function = resolve(COMMANDS, location)
-            except MissingPackage as error:
-                # Accepts any arguments, and says which package to install.
+            except (MissingPackage, PluginFailed) as error:
+                # Accepts any arguments, and raises the error when it is called.
                 function = _raise_when_called(error)
                 settings = {"ignore_unknown_options": True, "allow_extra_args": True}
         if isinstance(function, typer.Typer):
@@ -56,9 +56,9 @@ class LazyGroup(TyperGroup):
         return get_command(single)
 
 
-def _raise_when_called(error: MissingPackage) -> Callable[[], None]:
+def _raise_when_called(error: MallornError) -> Callable[[], None]:
     def command() -> None:
         raise error
 
-    command.__doc__ = f"Not installed:  {error.hint}"
+    command.__doc__ = f"Not available:  {error.hint}"
     return command

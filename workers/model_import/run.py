@@ -41,11 +41,11 @@ CHECK: Final = "check-model MODEL   (it comes with the package onnx; what is imp
 
 
 def import_job(runtime: Runtime, job_id: str) -> str | None:
-    """Import a job's model and store its tasks. Return the job's id, or None if the job is
-    not in its import stage or another process imports it."""
+    """Import a job's model, store its tasks, and return its id; None if no job can be claimed."""
     with leased_stage(runtime, job_id, JobState.IMPORTING) as stage:
         if stage is None:
             return None
+        job_id = stage.job.id  # the claim may have taken a job that goes first
         with runtime.stage_run(StageKind.IMPORT, job_id, f"importing the model of job {job_id}"):
             if (builder := builder_of(stage.options)) is not None:
                 with runtime.database.session() as session:
