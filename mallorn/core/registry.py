@@ -111,6 +111,9 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "replay": "mallorn.research.replay.measurer:ReplayMeasurer",
         "simulated": "mallorn.research.simulated_device.measurer:SimulatedMeasurer",
     },
+    "finish_step": {  # steps that a job's option of the same name adds to its finish
+        "contention": "mallorn.workers.finish.choose_under_load:choose_schedules_under_load",
+    },
     "policy": {
         "dynatune": "mallorn.services.planner.dynatune:DynaTune",
         "familyseer": "mallorn.services.planner.familyseer:FamilySeer",

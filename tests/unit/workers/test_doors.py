@@ -28,8 +28,8 @@ CLASSES = {
     "families": Families,
     "features": Extractor,
 }
-# What a cost model reads, and kinds of sketches.
-NOT_CHOSEN = {"features", "lowered_features", "cuda_sketch", "gpu_model"}
+# What a cost model reads, kinds of sketches, and what options of other names add.
+NOT_CHOSEN = {"features", "lowered_features", "cuda_sketch", "gpu_model", "finish_step"}
 MEASURERS = [place.partition(":")[0] for place in REGISTRY["measurer"].values()]
 NAMES = [(seam, name) for seam in sorted(REGISTRY) for name in sorted(REGISTRY[seam])]
 
@@ -61,7 +61,12 @@ def test_a_registered_name_is_what_its_seam_says(seam: str, name: str) -> None:
 
 
 def test_every_seam_is_known_here() -> None:
-    assert set(REGISTRY) == {*CLASSES, "recipe", "lowered_features", "cuda_sketch", "gpu_model"}
+    assert set(REGISTRY) == {*CLASSES, *NOT_CHOSEN, "recipe"}
+
+
+def test_a_step_of_a_finish_has_the_name_of_a_switch() -> None:
+    options = JobOptions().model_dump()
+    assert [options[name] for name in REGISTRY["finish_step"]] == [False] * len(REGISTRY["finish_step"])
 
 
 def test_a_job_that_chooses_nothing_gets_registered_names() -> None:
