@@ -107,8 +107,8 @@ def list_candidates(bench: Bench, exported: Winner, context_id: int | None) -> l
                 best += trials.best(task.workload_id, job.target_id, 1, context.id)
             best = best or [*best_in_other_model(session, job, task, idle_context, stage.target.num_cores)]
         best += fastest_trials(trials, job, task, TOP, WITHIN)
-        contest = exported.contest
-        if best:  # a job without trials may have guesses only
+        contest = exported.contest  # the guesses of a job without trials, if nothing else is known
+        if any(trial.candidate != exported.entry.candidate for trial in best):
             contest = contest_of_trials(session, task, contest.workload, best)
     return [
         Winner(contest, slot.slot, Trial(slot.candidate, Outcome.OK), trace, None)

@@ -145,15 +145,9 @@ def _unpack(candidate: KeptCandidate) -> Candidate:
 
 
 def _unpack_winner(winner: DecidedWinner, contest: Contest) -> Winner:
-    return Winner(
-        contest,
-        winner.slot,
-        winner.trial,
-        winner.trace,
-        winner.max_error,
-        rivals=tuple(_unpack_winner(rival, contest) for rival in winner.rivals),
-        guess=None if winner.guess is None else _unpack_winner(winner.guess, contest),
-    )
+    rivals = tuple(_unpack_winner(rival, contest) for rival in winner.rivals)
+    guess = None if winner.guess is None else _unpack_winner(winner.guess, contest)
+    return Winner(contest, winner.slot, winner.trial, winner.trace, winner.max_error, rivals, guess)
 
 
 def _pack(candidate: Candidate, contest: Contest) -> KeptCandidate:

@@ -370,3 +370,16 @@ def test_times_that_were_taken_while_other_work_went_on_are_upper_bounds(worksho
     assert [row.bound_us for row in rows] == pytest.approx([80.0, 0.05])
     told = report(workshop, job)["conditions"]
     assert (told["steady"], told["note"]) == (False, "The times of 2 of 2 winners were only upper bounds.")
+
+
+def test_a_job_without_trials_may_look_for_schedules_under_load_too(workshop, model, monkeypatch):
+    monkeypatch.setattr("mallorn.workers.finish.choose_under_load.require_local_device", lambda _model: True)
+    monkeypatch.setattr("mallorn.workers.finish.job_model.run_load_programs", nullcontext)
+    model.kernels_us |= {"joined": 80.0, "versions-1": 50.0, "versions-2": 90.0}
+    model.model_us |= {"alone": 1000.0, "loaded": 700.0}
+    job, timed_alone = guessed(workshop, contention=True)
+    assert timed_alone == 0
+    assert handed_out(workshop, job)["w0"] == 80.0
+    found = report(workshop, job)["contention"]
+    assert found["tasks"] == [{"task": "w0", "before_us": 80.0, "after_us": 50.0}]
+    assert found["min_programs"] == 0
