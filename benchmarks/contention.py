@@ -108,7 +108,7 @@ def _compile(model: Path, schedules: Path, folder: Path) -> tuple[str, int]:
         mods, manifest["dynamic"], manifest["recipe"]["after"], target, str(schedules)
     )
     built.export_library(str(folder / f"{STOCK}.so"))
-    compile_network.export_library(built, str(folder / f"{OURS}.so"), target)
+    compile_network.export_library(built, str(folder / f"{OURS}.so"), target, metadata={})
     inputs = compile_network.random_inputs(network, manifest["input_shapes"], manifest["input_ranges"])
     np.savez(folder / "inputs.npz", **inputs)
     parsed = parse_target(manifest["target"])

@@ -77,6 +77,9 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "tvm": "mallorn.workers.measure.tvm_measurer:TvmMeasurer",
         "detached": "mallorn.workers.measure.detached_measurer:DetachedMeasurer",
     },
+    "finish_step": {  # steps that a job's option of the same name adds to its finish
+        "contention": "mallorn.workers.finish.choose_under_load:choose_schedules_under_load",
+    },
     "policy": {
         "dynatune": "mallorn.services.planner.dynatune:DynaTune",
         "familyseer": "mallorn.services.planner.familyseer:FamilySeer",

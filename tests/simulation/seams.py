@@ -51,7 +51,7 @@ TIMED: Final = (
     "mallorn.workers.round.run.time",
     "mallorn.workers.round.commit_results.time",
     "mallorn.workers.finish.run.time",
-    "mallorn.workers.finish.decide_tasks.time",
+    "mallorn.workers.finish.order_candidates.time",
     "mallorn.workers.process.time_slice.time",
     "mallorn.workers.process.worker_health.time",
     "mallorn.workers.process.heartbeat.time",
@@ -143,7 +143,7 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History, shel
         "mallorn.workers.process.time_slice.WAITED_SEC": 0.0,
         "mallorn.workers.finish.run.stage_folder": lambda *_: nullcontext(StageFolder(Path(), Path())),
         "mallorn.workers.finish.run.JobModel": _Model,
-        "mallorn.workers.finish.run.write_records_only": lambda model, winners: FinalSchedules(
+        "mallorn.workers.finish.decide.write_records_only": lambda model, winners: FinalSchedules(
             winners, _Nowhere()
         ),
         "mallorn.workers.finish.run.complete_export": lambda *_: None,

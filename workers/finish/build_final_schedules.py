@@ -1,4 +1,4 @@
-"""Compile the model with the winning schedules, leave faulty ones out, and store scripts."""
+"""Compile the model with the first choices, leave faulty ones out or check all, and store scripts."""
 
 import json
 import logging
@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import count
+from math import inf
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -14,26 +15,37 @@ from pydantic import TypeAdapter
 
 from mallorn.core.artifact_uris import open_artifact, scripts_uri
 from mallorn.core.errors import InvalidModel, InvalidRequest, MallornError, Unavailable
-from mallorn.core.values.finish_report import ModelContests
+from mallorn.core.values.finish_report import ModelContests, ModelLatency
 from mallorn.db.repositories.job_events_and_warnings import NewJobWarning, Warnings
 from mallorn.db.repositories.job_transitions import ReplacedCode
-from mallorn.workers.finish.choose_winner import Winner
-from mallorn.workers.finish.decide_inside_model import choose_build_inside_model
+from mallorn.workers.finish.choose_winner import Winner, add_inside_times
+from mallorn.workers.finish.export_directory import ExportFailed
 from mallorn.workers.finish.job_model import JobModel, TunedModel
-from mallorn.workers.finish.numeric_check import Checker
 from mallorn.workers.finish.step_log import StepLog
 from mallorn.workers.interfaces.model_compiler import Compiled, ModelCompiler, Scripts
 from mallorn.workers.model_import.run import CHECK
 from mallorn.workers.process.leased_stage import LeasedStage
 from mallorn.workers.subprocesses import errors
 from mallorn.workers.tvm.network.graph_recipes import faulty_parts, skippable_passes, with_skipped_passes
+from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME
+from mallorn.workers.whole_model.engines import TUNED, Engines
 
 log = logging.getLogger(__name__)
 _SCRIPTS: Final = TypeAdapter(Scripts)
 COMPILE: Final = "compile the tuned model"
 COMPILER_ERRORS: Final = (errors.ChildFailed, errors.ChildCrashed, InvalidRequest)
 ANEW: Final = "the whole model does not compile with {}: another import leaves it out"
-INSIDE: Final = "compare nearly equal candidates inside the whole model"
+FEW_BURSTS: Final = 3  # a user waits
+FEW_KERNELS_SEC: Final = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class WholeCheck:
+    """The comparison of a build's outputs with onnxruntime's."""
+
+    error: float
+    largest_error: float  # the largest allowed `error`
+    latency_us: dict[str, ModelLatency]  # of both, timed after it; empty without rivals
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +57,16 @@ class FinalSchedules:
     built: TunedModel | None = None  # None: not compiled, or no inputs to run it with
     compiled: Compiled | None = None  # counts the model's workloads; None: not compiled
     inside: ModelContests | None = None  # the report section on contests inside the model
+    check: WholeCheck | None = None  # None: each winner was checked by itself, or none was
 
 
 def write_records_only(model: JobModel, winners: Sequence[Winner]) -> FinalSchedules:
     return FinalSchedules(winners, model.write_tuning_records("export", winners))
 
 
-def build_final_schedules(
-    model: JobModel, winners: Sequence[Winner], checker: Checker, step_log: StepLog
-) -> FinalSchedules:
-    """Write the winners' tuning records, compile the model, and choose between close rivals
-    by their times inside it. A failed step is logged; the last success is returned.
+def build_final_schedules(model: JobModel, winners: Sequence[Winner], step_log: StepLog) -> FinalSchedules:
+    """Write the winners' tuning records, and compile the model. A failed step is logged; the
+    last success is returned.
 
     Raises InvalidModel if the model does not compile even without schedules and graph
     passes; Unavailable if the job must import the model again without a graph pass.
@@ -72,14 +83,38 @@ def build_final_schedules(
     build = outcome
     if step_log.attempt("make inputs for the model", lambda: model.whole_model.inputs_file) is None:
         return FinalSchedules(winners, directory, compiled=build.compiled)
-    report = None
-    # Times inside the largest shapes of a range say nothing about the other shapes.
-    one_shape, options = model.stage.graph_report.dynamic is None, model.stage.options
-    if one_shape and options.needs_measurements and options.contests == "inside":
-        choice = step_log.attempt(INSIDE, partial(choose_build_inside_model, model, build, checker))
-        if choice is not None:
-            build, report = choice.build, choice.report
-    return FinalSchedules(build.winners, build.directory, build, build.compiled, report)
+    return FinalSchedules(build.winners, build.directory, build, build.compiled)
+
+
+def build_and_check_whole(
+    model: JobModel, winners: Sequence[Winner], step_log: StepLog
+) -> FinalSchedules | None:
+    """Build the model with the winners, compare its outputs with onnxruntime's, and time it.
+    None if any of that fails or the outputs are wrong."""
+    try:
+        with Engines(model.whole_model, (TUNED, ONNXRUNTIME)) as engines:  # starts during the build
+            with step_log.time_step("build"):
+                build = model.build("first", winners)
+            with step_log.time_step("check"):
+                engines.load({TUNED: build.library})
+                error, largest_error = engines.errors(TUNED).get(ONNXRUNTIME, inf), engines.accepted_error
+                if error > largest_error:
+                    raise InvalidModel(f"relative error {error:.1e}")
+                has_rivals = any(winner.rivals for winner in winners)
+                with model.lock_host_for_timing() as is_alone:
+                    latency_us = {}
+                    if has_rivals and model.whole_model.device_pool is None:
+                        latency_us = engines.latencies(FEW_BURSTS)
+                    engines.drop_engine(ONNXRUNTIME)
+                    times = engines.kernel_times(FEW_KERNELS_SEC)[TUNED]
+    except (errors.ChildError, ExportFailed, InvalidModel, Unavailable) as failure:
+        log.warning("first guesses are decided task by task: %s", failure.headline)
+        if not isinstance(failure, Unavailable):
+            model.libraries.remove_library(winners)
+        return None
+    build = replace(build, winners=add_inside_times(build.winners, times, is_alone))
+    check = WholeCheck(error, largest_error, latency_us)
+    return FinalSchedules(build.winners, build.directory, build, build.compiled, check=check)
 
 
 def _build_or_error(compile_model: Callable[[], TunedModel]) -> TunedModel | MallornError:

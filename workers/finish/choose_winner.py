@@ -29,10 +29,10 @@ PASSES: Final = 3
 # At most RIVALS rivals within this factor of the winner are compiled into the model.
 CLOSE: Final = 1.05
 RIVALS: Final = 2
-VERSIONS: Final = 4
 ODD: Final = "the device reports other times than all others of its class"
 #: Times of devices of one context differ by less than this factor, even if one device is busy.
 OTHERWISE: Final = 2.0
+Times = Mapping[str, float]  # microseconds per run of the model in each kernel, by the name of its task
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +110,17 @@ class Winner:
     max_error: float | None  # None: not checked
     rivals: tuple["Winner", ...] = ()
     guess: "Winner | None" = None  # the fastest first guess that ran, if all of them lost
-    versions: tuple["Winner", ...] = ()  # others that may be faster while other programs run
     timing: Mapping[str, object] | None = None  # settings inside a model; None: the job's
     expected_us: float | None = None  # predicted latency of a schedule that was not timed
 
     @property
+    def entry(self) -> MeasureInput:
+        """The winner among the contest's candidates."""
+        return self.contest.slots[self.slot]
+
+    @property
     def means(self) -> str:
-        return self.contest.means.get(self.contest.slots[self.slot].candidate, DEFAULT)
+        return self.contest.means.get(self.entry.candidate, DEFAULT)
 
     @property
     def is_checked(self) -> bool:
@@ -156,6 +160,38 @@ class Winner:
         )
 
 
+def add_inside_times(winners: Sequence[Winner], times: Times, is_alone: bool) -> tuple[Winner, ...]:
+    """Return the winners with their times per call inside the model, as far as measured.
+    The times are upper bounds unless `is_alone`: no other work of this service ran
+    meanwhile."""
+    with_times = []
+    for winner in winners:
+        task = winner.contest.task
+        call_us = times.get(task.name, 0.0) / task.weight
+        run_us = (call_us,) if call_us > 0 else ()
+        disturbed = None if is_alone else 1.0
+        trial = replace(winner.trial, latency_us=None, run_us=run_us, disturbed=disturbed)
+        with_times.append(replace(winner, trial=trial))
+    return tuple(with_times)
+
+
+def store_inside_times(
+    session: Session, stage: LeasedStage, winners: Sequence[Winner], context_id: int, origin: str
+) -> list[int]:
+    """Store the winners' times inside the model in a measuring context; return the ids of
+    the measurements. Raises LeaseLost if this worker no longer holds the stage."""
+    sketches = store_sketches(session, [winner.entry.sketch for winner in winners])
+    ids: list[int] = []
+    for winner in winners:
+        trial = replace(winner.trial, origin=f"{origin}:{winner.means}")
+        row = NewMeasurement(winner.slot, trial, sketches[winner.entry.candidate.sketch], context_id)
+        workload_id = winner.contest.workload.id
+        ids += Measurements(session).add_finish(
+            stage.job.id, stage.hold.token, workload_id, stage.job.target_id, [row]
+        )
+    return ids
+
+
 def choose_winner(
     stage: LeasedStage, contest: Contest, measurer: Measurer, checker: Checker
 ) -> Winner | None:
@@ -186,9 +222,6 @@ def choose_winner(
                 and rival.median_time_us() <= CLOSE * entry.median_time_us()
             ]
             winner = replace(winner, rivals=tuple(_unchecked(contest, rivals[:RIVALS], checker)), guess=guess)
-            if stage.options.contention:
-                versions = _unchecked(contest, slower[:VERSIONS], checker)
-                winner = replace(winner, versions=tuple(versions))
             break
     stage.lease.raise_if_lost()
     with stage.runtime.database.transaction() as session:

@@ -12,7 +12,6 @@ from typing import Final
 
 from mallorn.core.artifact_uris import export_uri, library_uri, open_artifact
 from mallorn.core.errors import MallornError
-from mallorn.core.values.event import ExportedEvent
 from mallorn.core.values.finish_report import FinishReport, PointTimes, StoredLibrary
 from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.core.values.manifest import (
@@ -26,13 +25,11 @@ from mallorn.core.values.manifest import (
     read_manifest,
 )
 from mallorn.core.version import VERSION
-from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.tasks import Tasks
 from mallorn.db.session import read_clock
 from mallorn.graphc.export.zip_graphc import ARCHIVE, SCRIPT, write_archive
-from mallorn.results.speedup import compare_with_rival
 from mallorn.workers.finish.choose_winner import Winner
 from mallorn.workers.finish.shape_dispatch import add_dispatch_rules, choose_dispatch_rules
 from mallorn.workers.interfaces.model_compiler import Compiled
@@ -184,24 +181,3 @@ def upload(stage: LeasedStage, directory: Path, report: FinishReport) -> str:
             if manifest.library is None or manifest.library.digest not in path:
                 store.rm_file(path)
     return url
-
-
-def upload_first_export(
-    stage: LeasedStage,
-    winners: Sequence[Winner],
-    directory: Path,
-    report: FinishReport,
-    library: Path,
-    description: Compiled,
-) -> None:
-    """Export a first checked version, in case the job is cancelled while it is refined."""
-    complete_export(stage, winners, directory)
-    if stage.options.library:
-        report = report.model_copy(update={"library": add_library(directory, library, description)})
-    url = upload(stage, directory, report)
-    with stage.runtime.database.transaction() as session:
-        Jobs(session).store_report_columns(stage.job.id, export_uri=url, export_deleted_at=None)
-        sec = round(read_clock(session) - stage.job.created_at, 1)
-        race = compare_with_rival(report.latency_us)
-        ratio = None if race is None else round(1 / race.times, 3)
-        Events(session).append(stage.job.id, ExportedEvent(seconds=sec, latency_ratio=ratio))

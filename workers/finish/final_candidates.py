@@ -30,9 +30,6 @@ log = logging.getLogger(__name__)
 TOP: Final = 3
 # Candidates slower than the fastest by more than this factor cannot win: noise is smaller.
 WITHIN: Final = 1.15
-# The same limits for jobs with a version for busy hosts, which may be slower on an idle host.
-TOP_BESIDE: Final = 5
-WITHIN_BESIDE: Final = 1.5
 # Candidates per task taken from other measuring contexts (another dataset or builder),
 # where they were the fastest; they are measured and checked like the others.
 BROUGHT: Final = 1
@@ -72,10 +69,10 @@ def select_final_candidates(
                 task.workload_id, stage.job.target_id, 1, inside_context_id
             )
             if best:
-                return _contest_of_trials(session, task, workload, best)
+                return contest_of_trials(session, task, workload, best)
             context = Contexts(session).get(inside_context_id)
-            best = _best_in_other_model(session, stage.job, task, context, 0)
-            prior = _contest_of_trials(session, task, workload, best)
+            best = best_in_other_model(session, stage.job, task, context, 0)
+            prior = contest_of_trials(session, task, workload, best)
     defaults = _default_candidates(stage, workload, TOP)
     guesses = {candidate: DEFAULT for candidate, _ in defaults}
     entries = dict([*((slot.candidate, slot.sketch) for slot in prior.slots), *defaults])
@@ -141,30 +138,23 @@ def _contest_of_measured_candidates(
 ) -> Contest:
     """Return a contest of the task's fastest stored candidates; it is empty without any."""
     job, options, trials = stage.job, stage.options, Trials(session, stage.job)
-    limit = WITHIN
-    if options.contention:
-        count, limit = max(count, TOP_BESIDE), WITHIN_BESIDE
-    best = trials.best(task.workload_id, job.target_id, count, job.context_id)
-    best = [row for row in best if (row.latency_us or 0) <= limit * (best[0].latency_us or 0)]
-    best_under_load: Sequence[Trial] = ()
-    if options.contention and job.context_id is not None:
-        programs, contexts = stage.target.num_cores, Contexts(session)
-        idle_context = contexts.get(job.context_id)
-        context = contexts.find_timed_as(idle_context, inside_timing_settings(stage, programs))
-        if context is not None:
-            best_under_load = trials.best(task.workload_id, job.target_id, 1, context.id)
-        if not best_under_load:
-            best_under_load = _best_in_other_model(session, job, task, idle_context, programs)
+    best = fastest_trials(trials, job, task, count, WITHIN)
     count = BROUGHT if best else TOP
     incomparable = trials.best_incomparable(task.workload_id, job.target_id, count, job.context_id)
     guesses = trials.list_fastest_of_first(
         task.workload_id, job.target_id, job.context_id, DEFAULT, TOP, limits_of(options)
     )
-    trials_to_repeat = (*best, *best_under_load, *incomparable, *guesses[:1])
-    return _contest_of_trials(session, task, workload, trials_to_repeat, guesses)
+    return contest_of_trials(session, task, workload, (*best, *incomparable, *guesses[:1]), guesses)
 
 
-def _contest_of_trials(
+def fastest_trials(trials: Trials, job: Job, task: Task, count: int, within: float) -> list[Trial]:
+    """Return the task's fastest trials in the job's context, as far as they are slower than
+    the fastest by at most the factor `within`."""
+    best = trials.best(task.workload_id, job.target_id, count, job.context_id)
+    return [row for row in best if (row.latency_us or 0) <= within * (best[0].latency_us or 0)]
+
+
+def contest_of_trials(
     session: Session, task: Task, workload: Workload, trials: Iterable[Trial], guesses: Sequence[Trial] = ()
 ) -> Contest:
     means: dict[Candidate, str] = {}
@@ -176,7 +166,7 @@ def _contest_of_trials(
     return Contest(task, workload, program_of(workload), slots, guess_candidates, means)
 
 
-def _best_in_other_model(
+def best_in_other_model(
     session: Session, job: Job, task: Task, context: Context, programs: int
 ) -> Sequence[Trial]:
     """Return the task's fastest trial inside another model, on a comparable host.

@@ -4,16 +4,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from mallorn.core.errors import MallornError
 from mallorn.core.host_id import host_id
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.manifest import DATABASE, Manifest
-from mallorn.workers.finish.choose_winner import Winner
+from mallorn.workers.finish.choose_winner import Times, Winner, add_inside_times
 from mallorn.workers.finish.compiled_library_cache import KnownLibraries
 from mallorn.workers.finish.export_directory import ExportFailed, largest_shapes
 from mallorn.workers.finish.shape_dispatch import dispatch_to_next_size
+from mallorn.workers.finish.step_log import StepLog
 from mallorn.workers.host.background_load import run_load_programs
 from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.host.host_memory import is_large
@@ -46,6 +47,19 @@ class TunedModel:
     def is_large(self) -> bool:
         """Whether this host's memory is too small for several such models."""
         return is_large(self.compiled.bytes)
+
+
+class TimedBuilds(NamedTuple):
+    """Builds of the model, and the times of their kernels inside it."""
+
+    builds: list[TunedModel]
+    times: Sequence[Times]
+    is_alone: bool  # whether no other work of the service ran meanwhile
+
+    def sets_with_times(self) -> list[tuple[Winner, ...]]:
+        """Return the builds' schedules with their times inside the model."""
+        rows = zip(self.builds, self.times, strict=True)
+        return [add_inside_times(build.winners, task_us, self.is_alone) for build, task_us in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,22 +160,38 @@ class JobModel:
         with HostLock().hold_exclusive() as is_alone:
             yield is_alone and self.shares_locks
 
-    def kernel_times(self, builds: Sequence[TunedModel], programs: int = 0) -> list[dict[str, float]]:
-        """Return microseconds per run of each build's kernels, beside load programs."""
-        by_name = {build.directory.name: build for build in builds}
-        with self._engines(by_name) as engines, self.lock_host_for_timing(), run_load_programs(programs):
-            return list(engines.kernel_times(KERNELS_SEC).values())
-
-    def latencies(self, builds: Mapping[str, TunedModel], programs: int = 0) -> dict[str, float]:
-        """Return each build's latency in microseconds, beside `programs` load programs."""
-        with self._engines(builds) as engines, self.lock_host_for_timing(), run_load_programs(programs):
-            return {name: latency.median for name, latency in engines.latencies().items()}
+    def time_kernels(
+        self,
+        first: TunedModel,
+        sets: Sequence[Sequence[Winner]],
+        step_log: StepLog,
+        seconds: float,
+        programs: int = 0,
+    ) -> TimedBuilds:
+        """Build the model with each of `sets` (one schedule per task), and time the kernels of
+        `first` and of these builds in turn, while `programs` load programs run."""
+        word = "versions" if programs else "rivals"
+        names = [first.directory.name, *(f"{word}-{n}" for n, _ in enumerate(sets, 1))]
+        with Engines(self.whole_model, names) as engines:  # they start during the builds
+            with step_log.time_step("build"):
+                builds = [first, *map(self.build, names[1:], sets)]
+            with step_log.time_step("time"):
+                engines.load({build.directory.name: build.library for build in builds})
+                with self.lock_host_for_timing() as is_alone, run_load_programs(programs):
+                    times = list(engines.kernel_times(seconds).values())
+        return TimedBuilds(builds, times, is_alone)
 
     @contextmanager
-    def _engines(self, builds: Mapping[str, TunedModel]) -> Iterator[Engines]:
+    def engines_of(self, builds: Mapping[str, TunedModel]) -> Iterator[Engines]:
+        """Yield engines that have loaded the builds and run each of them once."""
         with Engines(self.whole_model, builds) as engines:
             engines.load({name: build.library for name, build in builds.items()})
             yield engines
+
+    def latencies(self, engines: Engines, programs: int = 0) -> dict[str, float]:
+        """Return each engine's latency in microseconds, while `programs` load programs run."""
+        with self.lock_host_for_timing(), run_load_programs(programs):
+            return {name: latency.median for name, latency in engines.latencies().items()}
 
 
 def place_on_device(model: JobModel) -> JobModel | None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from mallorn.core.artifact_uris import open_artifact
-from mallorn.core.errors import MallornError, Unavailable, Unschedulable
+from mallorn.core.errors import Unavailable, Unschedulable
+from mallorn.core.registry import REGISTRY, resolve
 from mallorn.core.states import ZERO_SHOT, JobState, StageKind
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.event import BenchedEvent, DoneEvent, FinishingEvent
@@ -23,16 +24,10 @@ from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.workers import StageRuns
 from mallorn.db.session import read_clock
-from mallorn.workers.finish.build_final_schedules import (
-    FinalSchedules,
-    build_final_schedules,
-    store_scripts,
-    write_records_only,
-)
+from mallorn.workers.finish.build_final_schedules import FinalSchedules, store_scripts
 from mallorn.workers.finish.choose_winner import Winner
 from mallorn.workers.finish.compare_engines import check_over_range, compare_and_time_engines
-from mallorn.workers.finish.decide_inside_model import choose_schedules_under_load
-from mallorn.workers.finish.decide_tasks import TaskDecisions, decide_all_tasks
+from mallorn.workers.finish.decide import decide
 from mallorn.workers.finish.export_directory import (
     add_library,
     complete_export,
@@ -40,9 +35,9 @@ from mallorn.workers.finish.export_directory import (
     upload,
 )
 from mallorn.workers.finish.final_candidates import Contest
-from mallorn.workers.finish.guess_inside_model import decide_by_first_guesses
 from mallorn.workers.finish.job_model import JobModel, TunedModel
 from mallorn.workers.finish.numeric_check import Checker, Unchecked, Verifier
+from mallorn.workers.finish.order_candidates import Bench, TaskDecisions
 from mallorn.workers.finish.predict_tuning_gain import fill_trials_gain
 from mallorn.workers.finish.shape_dispatch import dispatch_to_next_size
 from mallorn.workers.finish.step_log import ReportDraft, StepLog
@@ -103,7 +98,7 @@ def finish_stage(stage: LeasedStage, answers: tuple[Measurer, Checker] | None = 
             ) as checker:
                 model = JobModel.of(stage, graphs, folder, idle)
                 run = FinishRun(model, measurer, checker, step_log)
-                decisions, final = run.build(run.decide())
+                decisions, final = run.decide()
             run.export(decisions, final)
             if final.built is None:
                 run.report.no_library_reason = run.explain_missing_build()
@@ -129,51 +124,14 @@ def _create_checker(
 
 
 @dataclass(frozen=True, slots=True)
-class FinishRun:
+class FinishRun(Bench):
     """The steps of one job's finish, in order; each sets its own fields of `report`."""
 
-    model: JobModel
-    measurer: Measurer
-    checker: Checker
-    step_log: StepLog
     report: ReportDraft = field(default_factory=ReportDraft)
 
-    @property
-    def stage(self) -> LeasedStage:
-        return self.model.stage
-
-    def decide(self) -> TaskDecisions:
-        """Choose each task's winner: by times inside the model if possible, else separately."""
-        try:
-            self.measurer.require(Need.TIME)
-        except MallornError:
-            decisions = None  # the measurer cannot time the model
-        else:
-            decisions = decide_by_first_guesses(self.stage, self.model, self.checker, self.step_log)
-        if decisions is None:
-            with self.step_log.time_step("decide"):
-                decisions = decide_all_tasks(self.stage, self.measurer, self.checker)
-        if not self.stage.options.needs_measurements:
-            self.report.unmeasured_schedules = decisions.answers
-        return decisions
-
-    def build(self, decisions: TaskDecisions) -> tuple[TaskDecisions, FinalSchedules]:
-        """Write the schedules as tuning records, and compile the model with them if it can
-        be timed. A task whose winner kept the model from compiling counts as one without a
-        winner."""
-        final = decisions.final
-        if final is None:
-            with self.step_log.time_step("decide"):
-                require_timing = partial(self.measurer.require, Need.TIME)
-                if self.stage.options.mode != ZERO_SHOT and self.step_log.attempt(Need.TIME, require_timing):
-                    final = build_final_schedules(self.model, decisions.winners, self.checker, self.step_log)
-                else:
-                    final = write_records_only(self.model, decisions.winners)
-        names = {winner.contest.task.name for winner in final.winners}
-        exported = [winner for winner in decisions.winners if winner.contest.task.name in names]
-        left_out = [winner.contest for winner in decisions.winners if winner.contest.task.name not in names]
-        decisions = replace(decisions, winners=exported, losers=[*decisions.losers, *left_out])
-
+    def decide(self) -> tuple[TaskDecisions, FinalSchedules]:
+        """Choose and build the schedules to export, and report on them."""
+        decisions, final = decide(self)
         without_schedule = [contest.task.name for contest in decisions.losers]
         tasks_us = {winner.contest.task.name: winner.latency_us for winner in final.winners}
         report = self.report
@@ -181,6 +139,8 @@ class FinishRun:
         untimed = [name for name, us in tasks_us.items() if us is None]
         report.untimed_tasks = untimed if self.stage.options.needs_measurements else []
         report.tasks_without_winner = without_schedule
+        if not self.stage.options.needs_measurements:
+            report.unmeasured_schedules = decisions.answers
         report.search_methods = dict(Counter(winner.means for winner in final.winners))
         if final.compiled is None:
             report.schedule_count, report.unscheduled_workloads = len(final.winners), without_schedule
@@ -214,11 +174,9 @@ class FinishRun:
                     stage, decisions.contests, tuned_latency.median, report.is_undisturbed
                 )
                 fill_trials_gain(stage, decisions.winners, tuned_latency.median, report)
-        contention = choose_schedules_under_load(
-            self.model, decisions.winners, built, self.checker, self.step_log
-        )
-        if contention is not None:
-            report.contention = contention
+        for name in REGISTRY["finish_step"]:
+            if getattr(stage.options, name):
+                resolve("finish_step", name)(self, built, report)
 
     def explain_missing_build(self) -> str:
         """Return in a sentence why the finish has no compiled model to store."""
@@ -278,13 +236,11 @@ class FinishRun:
             report.conditions = timing_conditions
 
         url = upload(stage, final.directory, report)
-        decided_one_by_one = stage.options.needs_measurements and decisions.final is None
-        stored_steps = len(decisions.contests) if decided_one_by_one else 0
         with stage.runtime.database.transaction() as session:
             Jobs(session).store_report_columns(
                 stage.job.id, report=report, export_uri=url, export_deleted_at=None
             )
-            if FinishSteps(session).forget(stage.job.id) < stored_steps:
+            if FinishSteps(session).forget(stage.job.id) < decisions.stored_steps:
                 raise Unavailable(RESTORED)
             stage.end_stage(session, JobState.DONE, stage.job.tuning_ended, DoneEvent(report=report))
 

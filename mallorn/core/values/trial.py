@@ -61,7 +61,6 @@ class DecidedWinner(Value):
     max_error: float | None = None
     rivals: tuple["DecidedWinner", ...] = ()
     guess: "DecidedWinner | None" = None
-    versions: tuple["DecidedWinner", ...] = ()
 
 
 class DecidedTask(Value):

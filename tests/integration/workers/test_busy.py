@@ -1,6 +1,7 @@
 """What is fastest beside other programs: timed, kept in a context of its own, exported where it wins."""
 
 import json
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from mallorn.core.values.manifest import RECORDS
 from mallorn.db.measurement_codec import unpack_decisions
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.tables import Context, Measurement, Task
-from mallorn.workers.finish.decide_inside_model import (
+from mallorn.workers.finish import job_model
+from mallorn.workers.finish.choose_under_load import (
     DATABASE,
     WORTH_UNDER_LOAD,
     find_crossover_load,
@@ -39,26 +41,33 @@ def busy(workshop, exported, inside, monkeypatch):
             Path(directory, name).write_text(json.dumps([record.trace for record in records]))
         return []
 
-    alone_kernels, alone_latencies = JobModel.kernel_times, JobModel.latencies
+    programs = [0]
 
-    def kernel_times(model, builds, beside=0):
-        if not beside:
-            return alone_kernels(model, builds)
-        if isinstance(figures["kernels"], Exception):
-            raise figures["kernels"]
-        return [{"w0": us} for us in figures["kernels"][: len(builds)]]
+    @contextmanager
+    def run_load_programs(count):
+        programs[0] = count
+        yield
+        programs[0] = 0
 
-    def latencies(model, builds, beside=0):
-        if "alone" not in builds:
-            return alone_latencies(model, builds)
-        found = {"alone": [1000.0, 1500.0, 2000.0][beside], "loaded": figures["loaded"][beside]}
-        return {name: found[name] for name in builds}
+    class Busy(job_model.Engines):
+        def kernel_times(self, seconds):
+            if not programs[0]:
+                return super().kernel_times(seconds)
+            if isinstance(figures["kernels"], Exception):
+                raise figures["kernels"]
+            return {name: {"w0": us} for name, us in zip(self.names, figures["kernels"], strict=False)}
 
-    monkeypatch.setattr(JobModel, "kernel_times", kernel_times)
-    monkeypatch.setattr(JobModel, "latencies", latencies)
-    monkeypatch.setattr(
-        "mallorn.workers.finish.decide_inside_model.require_local_device", lambda _model: True
-    )
+        def latencies(self, passes=5):
+            if "alone" in self.names:
+                self.model_us = {
+                    "alone": [1000.0, 1500.0, 2000.0][programs[0]],
+                    "loaded": figures["loaded"][programs[0]],
+                }
+            return super().latencies(passes)
+
+    monkeypatch.setattr(job_model, "Engines", Busy)
+    monkeypatch.setattr(job_model, "run_load_programs", run_load_programs)
+    monkeypatch.setattr("mallorn.workers.finish.choose_under_load.require_local_device", lambda _model: True)
     workshop.graph_answers["write_database"] = write_database
     return figures
 
@@ -139,7 +148,7 @@ def test_what_was_fastest_beside_others_takes_part_the_next_time(workshop, busy,
     job = tuned(workshop, ("w0",), contention=True)
     finish(workshop, job)
     # Only what was fastest there, and the first guess, are left.
-    monkeypatch.setattr("mallorn.workers.finish.final_candidates.WITHIN_BESIDE", 0.0)
+    monkeypatch.setattr("mallorn.workers.finish.choose_under_load.WITHIN", 0.0)
     seen = []
     build = JobModel.build
 

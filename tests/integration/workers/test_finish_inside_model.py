@@ -119,6 +119,14 @@ def test_a_job_may_do_without_the_pass_inside_the_model(workshop, exported, insi
     assert handed_out(workshop, job) == {"w0": promoted(workshop, job)[0].latency_us}
 
 
+def test_a_job_with_a_limit_of_time_does_without_it_too(workshop, exported, inside):
+    job = tuned(workshop, ("w0",))
+    workshop.write(lambda session: session.execute(update(Job).values(minutes=60.0)))
+    finish(workshop, job)
+    assert "model_contests" not in report(workshop, job)
+    assert handed_out(workshop, job) == {"w0": promoted(workshop, job)[0].latency_us}
+
+
 def test_a_rival_that_computes_wrong_is_not_handed_out(workshop, exported, check, inside):
     job = tuned(workshop, ("w0",))
     first, second = best(workshop, job)[0], closest_rival(workshop, job)

@@ -11,7 +11,6 @@ from sqlalchemy import select
 
 from mallorn.core.states import JobState
 from mallorn.core.values.event import ExportedEvent
-from mallorn.core.values.finish_report import ModelLatency
 from mallorn.core.values.manifest import UNTIMED_SEC, read_manifest
 from mallorn.db.measurement_codec import unpack_decisions
 from mallorn.db.repositories.job_events_and_warnings import Events
@@ -22,53 +21,30 @@ from mallorn.workers.finish.run import finish
 from mallorn.workers.measure.tracked_devices import TrackedDevice
 from mallorn.workers.subprocesses.errors import ChildFailed, ChildOutOfMemory
 from mallorn.workers.whole_model.engines import TUNED
-from tests.fixtures.finishing import COMPILED, export_of, handed_out, promoted, report
+from tests.fixtures.finishing import COMPILED, MadeUpEngines, export_of, handed_out, promoted, report
 from tests.fixtures.workshop import ENDPOINT
 
 
-class MadeUpEngines:
-    """Engines that find what a test wants; builds go by the names of their libraries."""
+class Inside(MadeUpEngines):
+    """Engines in which w1 takes next to nothing."""
 
-    error: ClassVar[float] = 1e-7
-    accepted_error: ClassVar[float] = 1e-4
     kernels_us: ClassVar[dict[str, float]] = {}
     model_us: ClassVar[dict[str, float]] = {}
 
-    def __init__(self, _model, names):
-        self.names = list(names)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        return None
-
-    def load(self, libraries):
-        self.libraries = libraries
-
-    def drop_engine(self, name):
-        self.names.remove(name)
-
-    def errors(self, of):
-        return {name: self.error for name in self.names if name != of}
-
     def kernel_times(self, _seconds):
-        builds = {name: "guess-1" if name == TUNED else name for name in self.names}
+        builds = {name: "first" if name == TUNED else name for name in self.names}
         return {name: {"w0": self.kernels_us[build], "w1": 0.1} for name, build in builds.items()}
-
-    def latencies(self, _passes=5):
-        found = {name: self.model_us[name] for name in self.names}
-        return {name: ModelLatency(median=us, low=us, high=us) for name, us in found.items()}
 
 
 @pytest.fixture
 def model(workshop, exported, check, monkeypatch):
     """What the engines tell; the second guess of w0 is the fastest inside the model."""
-    figures = type("Figures", (MadeUpEngines,), {})
-    figures.kernels_us = {"guess-1": 100.0, "guess-2": 80.0, "guess-3": 90.0}
-    figures.model_us = {"tuned": 1000.0, "onnxruntime": 1250.0, "guess-1": 1000.0, "joined": 900.0}
-    monkeypatch.setattr("mallorn.workers.finish.guess_inside_model.Engines", figures)
-    monkeypatch.setattr("mallorn.workers.finish.guess_inside_model.place_on_device", lambda model: model)
+    figures = type("Figures", (Inside,), {})
+    figures.kernels_us = {"first": 100.0, "rivals-1": 80.0, "rivals-2": 90.0}
+    figures.model_us = {"tuned": 1000.0, "onnxruntime": 1250.0, "before": 1000.0, "after": 900.0}
+    monkeypatch.setattr("mallorn.workers.finish.build_final_schedules.Engines", figures)
+    monkeypatch.setattr("mallorn.workers.finish.job_model.Engines", figures)
+    monkeypatch.setattr("mallorn.workers.finish.decide.place_on_device", lambda model: model)
     workshop.fleet.devices = lambda _target=None: [TrackedDevice("bench", "", False, ENDPOINT)]
     monkeypatch.setattr("mallorn.workers.finish.run.ensure_machine", lambda *_: None)
     monkeypatch.setattr("mallorn.workers.finish.run.compare_and_time_engines", lambda *_: None)
@@ -92,7 +68,7 @@ def test_the_guess_that_is_fastest_inside_is_handed_out_and_no_candidate_is_time
 
 
 def test_the_likeliest_guesses_are_kept_where_the_whole_model_is_not_faster(workshop, model):
-    model.model_us["joined"] = 1001.0
+    model.model_us["after"] = 1001.0
     job, _ = guessed(workshop)
     assert handed_out(workshop, job)["w0"] == 100.0
     assert not report(workshop, job)["model_contests"]["uses_replacements"]
@@ -128,7 +104,7 @@ def test_a_first_export_is_exported_before_anything_is_refined(workshop, model):
 
 def test_beside_onnxruntime_it_is_not_timed_where_its_device_is_elsewhere(workshop, model, monkeypatch):
     monkeypatch.setattr(
-        "mallorn.workers.finish.guess_inside_model.place_on_device",
+        "mallorn.workers.finish.decide.place_on_device",
         lambda model: replace(model, whole_model=replace(model.whole_model, device_pool=object())),
     )
     job, _ = guessed(workshop)
@@ -147,6 +123,20 @@ def test_its_schedules_are_promoted_with_the_error_of_the_whole_model(workshop, 
     job, _ = guessed(workshop)
     # No more than the first export is off, and what was joined of the first export.
     assert [each.max_error for each in promoted(workshop, job)] == [2e-7, 2e-7]
+
+
+def test_joined_guesses_that_compute_something_else_are_neither_timed_nor_handed_out(
+    workshop, model, monkeypatch
+):
+    def errors(engines, of):
+        return {name: 1.0 if of == "after" else 1e-7 for name in engines.names if name != of}
+
+    monkeypatch.setattr(model, "errors", errors)
+    job, _ = guessed(workshop)
+    assert handed_out(workshop, job)["w0"] == 100.0
+    inside = report(workshop, job)["model_contests"]
+    assert (inside["uses_replacements"], inside["latency_us"]) == (False, None)
+    assert [each.max_error for each in promoted(workshop, job)] == [1e-7, 1e-7]
 
 
 @pytest.mark.parametrize("error", [1.0, inf])
@@ -173,7 +163,7 @@ def test_the_first_export_is_handed_out_where_the_others_do_not_compile(workshop
     build = JobModel.build
 
     def built(job_model, name, winners):
-        if name != "guess-1":
+        if name != "first":
             raise ChildFailed("graphs", "no time for it")
         return build(job_model, name, winners)
 
@@ -183,15 +173,15 @@ def test_the_first_export_is_handed_out_where_the_others_do_not_compile(workshop
     assert report(workshop, job)["tasks_us"]["w0"] == 100.0
     assert [row.latency_us for row in workshop.rows(job_id=job)] == pytest.approx([100.0, 0.05])
     [left] = report(workshop, job)["skipped_steps"][:1]
-    assert left["step"] == "choose among default schedules inside the whole model"
+    assert left["step"] == "compare rival schedules inside the whole model"
 
 
 def test_a_job_may_be_cancelled_with_its_first_export(workshop, model, monkeypatch):
     exported = []
     monkeypatch.setattr(
-        "mallorn.workers.finish.guess_inside_model.choose_fastest_guesses",
-        lambda placed, *_: exported.append(
-            workshop.read(lambda session: Jobs(session).get(placed.stage.job.id, None).export_uri)
+        "mallorn.workers.finish.decide.keep_fastest_inside",
+        lambda bench, _first: exported.append(
+            workshop.read(lambda session: Jobs(session).get(bench.stage.job.id, None).export_uri)
         ),
     )
     guessed(workshop)
@@ -221,7 +211,7 @@ def test_what_was_decided_inside_a_model_is_not_decided_again(workshop, model, m
     names, build = [], JobModel.build
     monkeypatch.setattr(JobModel, "build", lambda *given: names.append(given[1]) or build(*given))
     again, _ = guessed(workshop)
-    assert names == ["guess-1"]
+    assert names == ["first"]
     assert handed_out(workshop, again) == {"w0": 100.0, "w1": 0.05}  # as it was timed this time
     assert report(workshop, again)["search_methods"] == {"default": 2}
     told = workshop.read(lambda session: Events(session).newest(again, ExportedEvent))
@@ -243,10 +233,16 @@ def compiled(workshop):
 
 def test_what_a_job_ended_with_is_not_compiled_for_the_next(workshop, model, compiled):
     guessed(workshop)
-    assert compiled == ["guess-1.so", "guess-2.so", "guess-3.so", "joined.so"]
+    assert compiled == ["first.so", "rivals-1.so", "rivals-2.so", "joined.so"]
     del workshop.graph_answers["import_ahead"]  # nothing asks for it
     guessed(workshop)
     assert compiled[4:] == []
+
+
+def test_the_library_of_a_private_job_is_not_kept_for_others(workshop, model, compiled):
+    job, _ = guessed(workshop, private=True)
+    assert handed_out(workshop, job)["w0"] == 80.0
+    assert not list(workshop.settings.data_dir.glob("libraries/**/*.so"))
 
 
 def test_what_another_builder_compiled_is_compiled_anew(workshop, model, compiled, monkeypatch):
@@ -256,18 +252,18 @@ def test_what_another_builder_compiled_is_compiled_anew(workshop, model, compile
         "mallorn.workers.host.code_digest.code_parts", lambda: {"linker": "ld, installed later"}
     )
     guessed(workshop)
-    assert "guess-1.so" in compiled
+    assert "first.so" in compiled
 
 
 def test_a_kept_library_that_computes_something_else_is_not_taken_again(workshop, model, compiled):
-    model.model_us["joined"] = 1001.0  # the likeliest guesses are kept
+    model.model_us["after"] = 1001.0  # the likeliest guesses are kept
     guessed(workshop)
     compiled.clear()
     libraries = list((workshop.settings.data_dir / "libraries").glob("*/*"))
     assert len(libraries) == 1
     model.error = 1.0
     guessed(workshop)
-    assert "guess-1.so" not in compiled  # it was taken
+    assert "first.so" not in compiled  # it was taken
     assert not libraries[0].exists()
 
 
@@ -325,7 +321,7 @@ def test_what_won_inside_another_model_is_a_guess_that_is_timed_like_the_others(
     guessed(workshop)  # the second guess of w0 won
     fields, build = [], JobModel.build
     monkeypatch.setattr(JobModel, "build", lambda *given: fields.append(given[2]) or build(*given))
-    model.kernels_us = {"guess-1": 100.0, "guess-2": 80.0, "guess-3": 90.0}
+    model.kernels_us = {"first": 100.0, "rivals-1": 80.0, "rivals-2": 90.0}
     other, _ = guessed(workshop, input_shapes={"x": [1, 4]})
     winner, *others = [row[0].contest.slots[row[0].slot].candidate for row in fields[:3]]
     assert len({winner, *others}) == 3
@@ -374,3 +370,16 @@ def test_times_that_were_taken_while_other_work_went_on_are_upper_bounds(worksho
     assert [row.bound_us for row in rows] == pytest.approx([80.0, 0.05])
     told = report(workshop, job)["conditions"]
     assert (told["steady"], told["note"]) == (False, "The times of 2 of 2 winners were only upper bounds.")
+
+
+def test_a_job_without_trials_may_look_for_schedules_under_load_too(workshop, model, monkeypatch):
+    monkeypatch.setattr("mallorn.workers.finish.choose_under_load.require_local_device", lambda _model: True)
+    monkeypatch.setattr("mallorn.workers.finish.job_model.run_load_programs", nullcontext)
+    model.kernels_us |= {"joined": 80.0, "versions-1": 50.0, "versions-2": 90.0}
+    model.model_us |= {"alone": 1000.0, "loaded": 700.0}
+    job, timed_alone = guessed(workshop, contention=True)
+    assert timed_alone == 0
+    assert handed_out(workshop, job)["w0"] == 80.0
+    found = report(workshop, job)["contention"]
+    assert found["tasks"] == [{"task": "w0", "before_us": 80.0, "after_us": 50.0}]
+    assert found["min_programs"] == 0

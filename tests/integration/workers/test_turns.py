@@ -106,7 +106,7 @@ def test_what_other_code_decided_is_decided_again(workshop, exported, check, imp
     job, other = tuned(workshop, THREE), workshop.job(("w3",), trials=16)
     workshop.next_round(other)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mallorn.workers.finish.decide_tasks.code_digest", lambda: "before the upgrade")
+        patch.setattr("mallorn.workers.finish.order_candidates.code_digest", lambda: "before the upgrade")
         finish(workshop, job)
     assert (workshop.state(job), checked(check)) == (JobState.FINISHING, ["w0"])
     for _turn in THREE:

@@ -28,8 +28,8 @@ CLASSES = {
     "families": Families,
     "features": Extractor,
 }
-# What a cost model reads, and kinds of sketches.
-NOT_CHOSEN = {"features", "lowered_features", "cuda_sketch", "gpu_model"}
+# What a cost model reads, kinds of sketches, and what options of other names add.
+NOT_CHOSEN = {"features", "lowered_features", "cuda_sketch", "gpu_model", "finish_step"}
 MEASURERS = [
     place.partition(":")[0] for place in (*REGISTRY["measurer"].values(), *find_plugins("measurer").values())
 ]
@@ -70,7 +70,12 @@ def test_names_of_research_are_its_entry_points(seam: str) -> None:
 
 
 def test_every_seam_is_known_here() -> None:
-    assert set(REGISTRY) == {*CLASSES, "recipe", "lowered_features", "cuda_sketch", "gpu_model"}
+    assert set(REGISTRY) == {*CLASSES, *NOT_CHOSEN, "recipe"}
+
+
+def test_a_step_of_a_finish_has_the_name_of_a_switch() -> None:
+    options = JobOptions().model_dump()
+    assert [options[name] for name in REGISTRY["finish_step"]] == [False] * len(REGISTRY["finish_step"])
 
 
 def test_a_job_that_chooses_nothing_gets_registered_names() -> None:

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from mallorn.workers.finish.decide_inside_model import WORTH, fastest_schedules_inside
+from mallorn.workers.finish.decide import WORTH, fastest_schedules_inside
 
 
 def candidate(task: str, slot: int) -> Any:

@@ -1,17 +1,20 @@
-"""Choose the winner of each task in turn; each choice is stored before the next begins.
+"""Order each task's candidates: by their times apart, by stored results and models, or by guesses.
 
-A job that measures nothing takes its winners from earlier results or cost models.
+Each `Order` returns every task's first choice, and its rivals in the order in which a finish
+tries them inside the whole model.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final, Self
 
 from sqlalchemy.orm import Session
 
-from mallorn.core.errors import Unschedulable
+from mallorn.core.errors import MallornError, Unschedulable
+from mallorn.core.host_id import host_id
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.event import CheckedEvent
@@ -22,28 +25,67 @@ from mallorn.db.repositories.finish_states import FinishSteps
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.job_progress import progress
 from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.sketches import Sketches
 from mallorn.db.repositories.tasks import Tasks
 from mallorn.db.tables import Task, Workload
 from mallorn.searchers.roller.rank_candidates import modelled_us
-from mallorn.workers.finish.build_final_schedules import FinalSchedules
+from mallorn.workers.device.device_class import no_device_error
 from mallorn.workers.finish.choose_winner import Winner, choose_winner
 from mallorn.workers.finish.final_candidates import (
     Contest,
     derive_search_space,
+    inside_timing_settings,
     select_final_candidates,
     select_replacement_candidates,
 )
+from mallorn.workers.finish.job_model import JobModel
 from mallorn.workers.finish.numeric_check import Checker
+from mallorn.workers.finish.step_log import StepLog
 from mallorn.workers.host.code_digest import code_digest
 from mallorn.workers.measure.measurer_interface import MeasureInput, Measurer, number_candidates
+from mallorn.workers.measure.tracked_devices import of_class
 from mallorn.workers.measure.tvm_space import TvmSpace
 from mallorn.workers.process.leased_stage import LeasedStage
 from mallorn.workers.process.time_slice import TimeSlice
 from mallorn.workers.round.loaded_round import program_of
+from mallorn.workers.round.store_referenced_rows import get_or_create_context
 from mallorn.workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery, in_order
 from mallorn.workers.zero_shot.measured_workloads import SameWorkload, SimilarWorkload
 from mallorn.workers.zero_shot.roller_and_cost_models import FromRoller, RankedByMachine, RankedByModel
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What a finish builds, times and checks schedules with: devices, or a batch's results."""
+
+    model: JobModel
+    measurer: Measurer
+    checker: Checker
+    step_log: StepLog
+
+    @property
+    def stage(self) -> LeasedStage:
+        return self.model.stage
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDecisions:
+    """The first choices for a job's tasks, and the candidates of tasks without one."""
+
+    winners: Sequence[Winner]
+    losers: Sequence[Contest]
+    answers: dict[str, UnmeasuredSchedule] = field(default_factory=dict)  # by task, for jobs without a search
+    earlier_sec: float = 0.0  # seconds spent on decisions of earlier attempts
+    stored_steps: int = 0  # tasks whose decision is stored for later attempts
+    inside_context_id: int | None = None  # context of times inside the model, of guesses
+
+    @property
+    def contests(self) -> list[Contest]:
+        return [*(winner.contest for winner in self.winners), *self.losers]
+
+
+Order = Callable[[Bench], TaskDecisions]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +146,9 @@ def _unpack(candidate: KeptCandidate) -> Candidate:
 
 
 def _unpack_winner(winner: DecidedWinner, contest: Contest) -> Winner:
-    return Winner(
-        contest,
-        winner.slot,
-        winner.trial,
-        winner.trace,
-        winner.max_error,
-        rivals=tuple(_unpack_winner(rival, contest) for rival in winner.rivals),
-        guess=None if winner.guess is None else _unpack_winner(winner.guess, contest),
-        versions=tuple(_unpack_winner(version, contest) for version in winner.versions),
-    )
+    rivals = tuple(_unpack_winner(rival, contest) for rival in winner.rivals)
+    guess = None if winner.guess is None else _unpack_winner(winner.guess, contest)
+    return Winner(contest, winner.slot, winner.trial, winner.trace, winner.max_error, rivals, guess)
 
 
 def _pack(candidate: Candidate, contest: Contest) -> KeptCandidate:
@@ -121,28 +156,13 @@ def _pack(candidate: Candidate, contest: Contest) -> KeptCandidate:
     return KeptCandidate(sketch=candidate.sketch, decisions=candidate.decisions, means=means)
 
 
-@dataclass(frozen=True, slots=True)
-class TaskDecisions:
-    """The winners of a job's tasks, and the final candidates of tasks without a winner."""
-
-    winners: Sequence[Winner]
-    losers: Sequence[Contest]
-    answers: dict[str, UnmeasuredSchedule] = field(default_factory=dict)  # by task, for jobs without a search
-    earlier_sec: float = 0.0  # seconds spent on decisions of earlier attempts
-    final: FinalSchedules | None = None  # if the winners were decided inside the model
-
-    @property
-    def contests(self) -> list[Contest]:
-        return [*(winner.contest for winner in self.winners), *self.losers]
-
-
-def decide_all_tasks(stage: LeasedStage, measurer: Measurer, checker: Checker) -> TaskDecisions:
-    """Choose the winners of all tasks, one task after the other. Raises TimeSliceOver
-    between two tasks if other jobs wait for this worker."""
+def order_by_times(bench: Bench) -> TaskDecisions:
+    """Choose each task's winner by times apart from the model, one task after the other;
+    each choice is checked and stored before the next begins. Raises TimeSliceOver between
+    two tasks if other jobs wait for this worker."""
+    stage, measurer, checker = bench.stage, bench.measurer, bench.checker
     with stage.runtime.database.session() as session:
         tasks = Tasks(session).list_with_workloads(stage.job.id)
-    if not stage.options.needs_measurements:
-        return _decide_without_measuring(stage, tasks, checker)
     steps, time_slice = StoredDecisions.load_for_stage(stage), TimeSlice(stage.runtime.database, stage.job.id)
     decisions: dict[int, Decision] = {}
     for task, workload in tasks:
@@ -171,7 +191,7 @@ def decide_all_tasks(stage: LeasedStage, measurer: Measurer, checker: Checker) -
     in_order = [decisions[task.id] for task, _ in tasks]
     winners = [decision.winner for decision in in_order if decision.winner is not None]
     losers = [decision.contest for decision in in_order if decision.winner is None]
-    return TaskDecisions(winners, losers, earlier_sec=earlier_sec)
+    return TaskDecisions(winners, losers, earlier_sec=earlier_sec, stored_steps=len(tasks))
 
 
 TRIED: Final = 8  # answers tried per task, until one compiles and passes the check
@@ -191,10 +211,12 @@ SOURCES: Final[dict[str, Sequence[AnswerSource]]] = {
 }
 
 
-def _decide_without_measuring(
-    stage: LeasedStage, tasks: Sequence[tuple[Task, Workload]], checker: Checker
-) -> TaskDecisions:
-    """Choose each task's first stored or modelled candidate that passes the checker."""
+def order_by_answers(bench: Bench) -> TaskDecisions:
+    """Choose each task's first stored or modelled candidate that passes the checker; nothing
+    is timed."""
+    stage = bench.stage
+    with stage.runtime.database.session() as session:
+        tasks = Tasks(session).list_with_workloads(stage.job.id)
     winners: list[Winner] = []
     losers: list[Contest] = []
     answers: dict[str, UnmeasuredSchedule] = {}
@@ -208,7 +230,7 @@ def _decide_without_measuring(
         for answer in _zero_shot_answers(stage, workload, space):
             program, candidate = program_of(workload), answer.candidate
             slot = MeasureInput(0, candidate, answer.sketch or space.by_key[candidate.sketch])
-            verdict = checker.verify(program, slot)
+            verdict = bench.checker.verify(program, slot)
             if not verdict.has_passed:
                 continue
             contest = Contest(task, workload, program, (slot,), (), {candidate: answer.source})
@@ -240,3 +262,48 @@ def _zero_shot_answers(stage: LeasedStage, workload: Workload, space: TvmSpace) 
     *first_sources, last = SOURCES[options.mode]
     modelled = RankedByMachine(options.cost_model, options.search)
     return islice(in_order((*first_sources, modelled, last), query_source), TRIED)
+
+
+def order_by_guesses(bench: Bench) -> TaskDecisions:
+    """Take each task's likeliest first guess (a schedule that an analytic model proposes), or
+    what was fastest inside this model before; other guesses are its rivals. Nothing is
+    timed or checked yet."""
+    stage, model = bench.stage, bench.model
+    winners: list[Winner] = []
+    losers: list[Contest] = []
+    with bench.step_log.time_step("propose"):
+        reading = None if model.libraries else model.whole_model.begin_import()
+        context_id, timing = _ensure_inside_context(stage), inside_timing_settings(stage)
+        with stage.runtime.database.session() as session:
+            tasks = Tasks(session).list_with_workloads(stage.job.id)
+        for task, workload in tasks:
+            stage.lease.raise_if_lost()
+            contest = select_final_candidates(stage, task, workload, context_id)
+            guesses = tuple(
+                Winner(contest, slot.slot, Trial(slot.candidate, Outcome.OK), trace, None, timing=timing)
+                for slot in contest.slots
+                if (trace := bench.checker.complete_trace(contest.program, slot))
+            )
+            if guesses:
+                winners.append(replace(guesses[0], rivals=guesses[1:]))
+            else:
+                losers.append(contest)
+        if reading is not None:
+            with suppress(MallornError):  # a build reads the model again and raises the error
+                reading.wait()
+    return TaskDecisions(winners, losers, inside_context_id=context_id)
+
+
+def _ensure_inside_context(stage: LeasedStage) -> int:
+    """Return the id of the measuring context for times inside the model; create it if new.
+    It belongs to a device of this host, if there is one. Raises NoDevice if no device has
+    the job's class."""
+    devices = of_class(stage.runtime.fleet.devices(stage.target), stage.device_class)
+    if not devices:
+        raise no_device_error(stage.device_class)
+    endpoints = [device.endpoint for device in devices]
+    local_endpoints = [endpoint for endpoint in endpoints if endpoint.host_id == host_id()]
+    with stage.runtime.database.transaction() as session:
+        endpoint = [*local_endpoints, *endpoints][0]
+        context = get_or_create_context(session, stage.job.target_id, stage.options, endpoint)
+        return Contexts(session).ensure_timed_as(context, inside_timing_settings(stage)).id
