@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mallorn.costmodels.base import Matrix, Vector
+from mallorn.costmodels.base import Matrix
 from mallorn.costmodels.decision_columns_and_prefixes import (
     DECIDED,
     LAST,
@@ -15,24 +15,14 @@ from mallorn.costmodels.decision_columns_and_prefixes import (
     has_reproducible_columns,
     mask_undecided_columns,
 )
-from mallorn.costmodels.labels import labels
 from mallorn.costmodels.metrics import pairwise_accuracy
 from mallorn.costmodels.xgboost_models import XGBoost
 from mallorn.research.costmodels.prefix_boosters import MOST_STATES, ValueModel, draw_states
-from mallorn.searchers.synthetic_space import SyntheticSpace
-
-SPACE = SyntheticSpace(96, 64, 128)
+from tests.unit.costmodels.synthetic import SPACE, measured
 
 
 def drawn(count: int, seed: int = 0) -> Matrix:
     return SPACE.features(SPACE.sample(np.random.default_rng(seed), count))
-
-
-def measured(count: int, seed: int = 0) -> tuple[Matrix, Vector]:
-    candidates = SPACE.sample(np.random.default_rng(seed), count)
-    trials = [SPACE.measure(candidate) for candidate in candidates]
-    times, outcomes = [t.latency_us for t in trials], [t.outcome for t in trials]
-    return SPACE.features(candidates), labels(times, np.zeros(count, dtype=np.int64), outcomes)
 
 
 @pytest.fixture(scope="module")
