@@ -104,30 +104,30 @@ class Compiled:
         return weights | {name: _digest(text) for name, text in self.texts.items()}
 
 
-def compile_case(network: str, target: str, has_code: bool = True) -> Compiled:
+def compile_case(network: str, target: str, has_texts: bool = True) -> Compiled:
     """Compile a network as a job without trials does; code is generated and not linked. Without
-    `has_code`, no candidate is guessed and no code is generated."""
+    `has_texts`, only its tasks are told."""
     frozen, parsed = NETWORKS[network], parse_target(TARGETS[target])
     tvm_target, compiled = as_tvm_target(parsed.text), Compiled()
     with TemporaryDirectory(prefix="mallorn-digests-") as folder:
         model = Path(folder, f"{network}.onnx")
         model.write_bytes(frozen.build(0).SerializeToString(deterministic=True))
         mod = load_network(str(model), {}, tvm_target).mod
-    text, runs = mod.script(), Counter[str]()
+    text, runs = mod.script() if has_texts else "", Counter[str]()
     compiled.texts["import"] = text
     recipe = check_recipe(recipe_for("tuned", parsed, frozen.precision))
     for step in recipe.before:
         mod, _ = run_steps(mod, [step], tvm_target)
         runs[step.name] += 1
-        text_before, text = text, mod.script()
+        text_before, text = text, mod.script() if has_texts else ""
         if text != text_before:
             compiled.texts[f"{step.name} {runs[step.name]}"] = text
     for task in describe_tasks(mod, tvm_target):
         name = task.key[:_DIGITS]
         compiled.weights[name] = task.weight
-        guess = _first_guess(task.tir, parsed) if has_code else {}
-        parts = {"program": parse_module(task.tir).script(), **guess}
-        compiled.texts |= {f"{name} {part}": text for part, text in parts.items()}
+        if has_texts:
+            parts = {"program": parse_module(task.tir).script(), **_first_guess(task.tir, parsed)}
+            compiled.texts |= {f"{name} {part}": text for part, text in parts.items()}
     return compiled
 
 

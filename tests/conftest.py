@@ -64,6 +64,8 @@ pytest_plugins = [
     "tests.fixtures.database",
     "tests.fixtures.made_up_gpus",
     "tests.fixtures.fleet",
+    "tests.fixtures.issuer",
+    "tests.fixtures.kept",
     "tests.fixtures.made_up_engines",
     "tests.fixtures.models",
     "tests.fixtures.pooler",
@@ -89,6 +91,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-kept", action="store_true", help="write the kept texts anew (tests/kept)")
     parser.addoption("--told", type=Path, help="a file for what `make test` shows of a stage")
 
 

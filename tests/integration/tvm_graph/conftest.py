@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -109,3 +110,9 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Example]:
 @pytest.fixture
 def mlp(example: Callable[..., Example]) -> Example:
     return example("mlp")
+
+
+@pytest.fixture
+def exported(mlp: Example, tmp_path: Path) -> Path:
+    """Return a schedule directory, as `mallorn tune` writes it, to be spoilt at will."""
+    return Path(shutil.copytree(mlp.schedules, tmp_path / "schedules"))

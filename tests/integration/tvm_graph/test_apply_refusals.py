@@ -16,26 +16,20 @@ from tests.integration.tvm_graph.test_apply_script import start
 NO_TVM = "No module named 'tvm'"
 
 
-@pytest.fixture
-def tuned(mlp: Any, tmp_path: Path) -> Path:
-    """An export to be spoilt at will."""
-    return Path(shutil.copytree(mlp.schedules, tmp_path / "tuned"))
-
-
 def change(directory: Path, **values: Any) -> None:
     manifest = directory / "manifest.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | values))
 
 
 @pytest.fixture
-def typed(tuned: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def typed(exported: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """The script as typed, in this process: TVM takes long to load."""
     for name in ("PATH", "TVM_NUM_THREADS"):  # which it sets
         monkeypatch.setenv(name, os.environ.get(name, ""))
 
     def run(*args: str) -> None:
-        monkeypatch.setattr("sys.argv", [str(tuned / "apply.py"), *args])
-        apply_schedules_main.main(tuned)
+        monkeypatch.setattr("sys.argv", [str(exported / "apply.py"), *args])
+        apply_schedules_main.main(exported)
 
     return run
 
@@ -62,19 +56,19 @@ def refusal(typed: Callable[..., None]) -> Callable[..., str]:
     return run
 
 
-def test_another_ffi_is_refused_before_tvm_is_loaded(mlp: Any, tuned: Path) -> None:
-    change(tuned, versions={"mallorn": "9", "apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.13"})
-    (tuned / "tvm.py").write_text(f'raise ImportError("{NO_TVM}")')
-    done = start(str(tuned), mlp.path)
+def test_another_ffi_is_refused_before_tvm_is_loaded(mlp: Any, exported: Path) -> None:
+    change(exported, versions={"mallorn": "9", "apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.13"})
+    (exported / "tvm.py").write_text(f'raise ImportError("{NO_TVM}")')
+    done = start(str(exported), mlp.path)
     assert done.returncode == 1
     assert "0.1.13 is needed" in done.stderr
-    assert f"pip install -r {tuned / 'requirements.txt'}" in done.stderr
+    assert f"pip install -r {exported / 'requirements.txt'}" in done.stderr
     assert "Traceback" not in done.stderr
-    assert NO_TVM in start(str(tuned), mlp.path, "--any-version").stderr
+    assert NO_TVM in start(str(exported), mlp.path, "--any-version").stderr
 
 
-def test_a_package_that_is_missing_is_named(mlp: Any, tuned: Path, refusal: Callable[..., str]) -> None:
-    change(tuned, versions={"numpy": "1.0", "mallorn-nowhere": "1"})
+def test_a_package_that_is_missing_is_named(mlp: Any, exported: Path, refusal: Callable[..., str]) -> None:
+    change(exported, versions={"numpy": "1.0", "mallorn-nowhere": "1"})
     assert "error: mallorn-nowhere is not installed\n" in refusal(mlp.path)
 
 
@@ -85,23 +79,23 @@ def test_another_model_is_refused(example: Callable[..., Any], refusal: Callable
 
 
 def test_a_model_with_other_inputs_is_refused_in_their_words(
-    mlp: Any, tuned: Path, refusal: Callable[..., str]
+    mlp: Any, exported: Path, refusal: Callable[..., str]
 ) -> None:
-    change(tuned, inputs=[{"name": "x", "dtype": "float32", "shape": [1, 7]}])
+    change(exported, inputs=[{"name": "x", "dtype": "float32", "shape": [1, 7]}])
     words = refusal(mlp.path)
     assert "takes input float32[64, 784]; the schedules are for a model that takes x float32[1, 7]" in words
 
 
 def test_a_workload_without_a_schedule_fails_unless_it_is_allowed_or_known(
-    mlp: Any, tuned: Path, refusal: Callable[..., str], report: Callable[..., Any]
+    mlp: Any, exported: Path, refusal: Callable[..., str], report: Callable[..., Any]
 ) -> None:
-    whole = (tuned / RECORDS).read_text().splitlines()
-    (tuned / RECORDS).write_text("\n".join(whole[:-1]) + "\n")
+    whole = (exported / RECORDS).read_text().splitlines()
+    (exported / RECORDS).write_text("\n".join(whole[:-1]) + "\n")
     words = refusal(mlp.path)
     assert "1 of 3 workloads have no schedule: " in words
     assert report(mlp.path, "--allow-missing")["workloads_found"] == 2
     names = [task.name for task in mlp.tasks]
-    change(tuned, without_schedule=[name for name in names if f"schedule: {name}\n" in words])
+    change(exported, without_schedule=[name for name in names if f"schedule: {name}\n" in words])
     assert report(mlp.path)["workloads_found"] == 2
 
 
@@ -109,9 +103,9 @@ def test_a_workload_without_a_schedule_fails_unless_it_is_allowed_or_known(
     ("name", "said"), [("nowhere.onnx", "there is no file"), ("manifest.json", "is not an ONNX model")]
 )
 def test_a_file_that_is_no_model_is_named(
-    tuned: Path, refusal: Callable[..., str], name: str, said: str
+    exported: Path, refusal: Callable[..., str], name: str, said: str
 ) -> None:
-    assert said in refusal(str(tuned / name))
+    assert said in refusal(str(exported / name))
 
 
 def test_no_compiler_is_said_before_anything_is_compiled(
@@ -123,32 +117,32 @@ def test_no_compiler_is_said_before_anything_is_compiled(
 
 def test_a_processor_that_lacks_an_instruction_may_compile_and_does_not_run(
     mlp: Any,
-    tuned: Path,
+    exported: Path,
     refusal: Callable[..., str],
     report: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (tuned / "cpuinfo").write_text("flags\t\t: fpu sse sse2 sse4_2\n")
-    monkeypatch.setattr(compile_network, "PROCESSORS", tuned / "cpuinfo")
-    change(tuned, target={"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2})
+    (exported / "cpuinfo").write_text("flags\t\t: fpu sse sse2 sse4_2\n")
+    monkeypatch.setattr(compile_network, "PROCESSORS", exported / "cpuinfo")
+    change(exported, target={"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2})
     assert "skylake-avx512; this processor lacks avx, avx2, fma" in refusal(mlp.path)
-    library = tuned / "model.so"
+    library = exported / "model.so"
     assert report(mlp.path, "-o", str(library), "--allow-missing")["latency_ms"] is None
     assert library.is_file()
 
 
-def test_a_processor_of_another_kind_is_named(mlp: Any, tuned: Path, refusal: Callable[..., str]) -> None:
-    change(tuned, target={"kind": "llvm", "mcpu": "no-such-cpu", "num-cores": 2})
+def test_a_processor_of_another_kind_is_named(mlp: Any, exported: Path, refusal: Callable[..., str]) -> None:
+    change(exported, target={"kind": "llvm", "mcpu": "no-such-cpu", "num-cores": 2})
     assert "the schedules are for no-such-cpu" in refusal(mlp.path)
 
 
-def test_a_torn_manifest_is_refused(mlp: Any, tuned: Path, refusal: Callable[..., str]) -> None:
-    (tuned / "manifest.json").write_text('{"target"')
+def test_a_torn_manifest_is_refused(mlp: Any, exported: Path, refusal: Callable[..., str]) -> None:
+    (exported / "manifest.json").write_text('{"target"')
     assert "manifest.json cannot be used" in refusal(mlp.path)
 
 
 def test_a_version_for_busy_machines_that_is_not_there_is_named(
-    mlp: Any, tuned: Path, refusal: Callable[..., str]
+    mlp: Any, exported: Path, refusal: Callable[..., str]
 ) -> None:
     words = refusal(mlp.path, "--set", "loaded")
     assert "there are no schedules for --set" in words
@@ -156,11 +150,11 @@ def test_a_version_for_busy_machines_that_is_not_there_is_named(
 
 
 def test_the_version_for_busy_machines_is_taken_where_it_is_asked_for(
-    mlp: Any, tuned: Path, report: Callable[..., Any], refusal: Callable[..., str]
+    mlp: Any, exported: Path, report: Callable[..., Any], refusal: Callable[..., str]
 ) -> None:
     for name in apply_schedules_main.RECORDS:
-        shutil.move(tuned / name, tuned / f"loaded_{name}")
-        (tuned / name).touch()
+        shutil.move(exported / name, exported / f"loaded_{name}")
+        (exported / name).touch()
     found = report(mlp.path, "--set", "loaded")
     assert found["workloads_found"] == found["workloads"]
     assert "has a schedule" in refusal(mlp.path)

@@ -6,24 +6,21 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from onnx import ModelProto, helper, numpy_helper
+from onnx import ModelProto, helper
 from onnx.reference import ReferenceEvaluator
 from tvm import relax
 
 from mallorn.core.errors import InvalidModel
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 from mallorn.workers.tvm.programs.allowed_programs import check_network
+from tests.fixtures.onnx_network import onnx_network, saved
 
 FAR = np.array([1 << 30], "int64")
 
 
 def model(*nodes: Any, **constants: Any) -> ModelProto:
     """A model whose input `i` indexes the input `x`, and whose output `y` has no declared shape."""
-    inputs = [helper.make_tensor_value_info("x", 1, [4, 5]), helper.make_tensor_value_info("i", 7, [2])]
-    weights = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
-    outputs = [helper.make_tensor_value_info("y", 1, None)]
-    graph = helper.make_graph(list(nodes), "g", inputs, outputs, weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return onnx_network(nodes, {"x": [4, 5], "i": np.zeros(2, "int64")}, {"y": None}, **constants)
 
 
 def run(onnx_model: ModelProto, folder: Path, x: Any, i: Any) -> Any:
@@ -87,9 +84,7 @@ def wrapped(body: str, folder: Path) -> Path:
     function = tvm.script.from_source(f"{HEAD}    for i in range(8):\n        {body}\n")
     text = tvm.ir.save_json(tvm.IRModule({"main": function}))
     node = helper.make_node("RelaxModule", [], ["outputs"], domain="mallorn.relax", json=text)
-    graph = helper.make_graph([node], "module", [], [])
-    (path := folder / "module.onnx").write_bytes(helper.make_model(graph, ir_version=8).SerializeToString())
-    return path
+    return Path(saved(folder / "module.onnx", [node], {}, {}))
 
 
 def test_a_module_that_writes_outside_of_its_buffers_is_refused(tmp_path: Path) -> None:

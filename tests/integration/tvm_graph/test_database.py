@@ -1,7 +1,6 @@
 """Schedule directories: what we write, stock TVM loads; what is torn or foreign is named and left out."""
 
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +16,6 @@ from mallorn.core.values.manifest import RECORDS, UNTIMED_SEC, WORKLOADS
 from mallorn.workers.tvm.records.tuning_database import Readable, read_database, write_database
 
 OTHER = parse_target({"kind": "llvm", "num-cores": 64}).text
-
-
-@pytest.fixture
-def copy(mlp: Any, tmp_path: Path) -> Path:
-    """A schedule directory of one's own."""
-    return Path(shutil.copytree(mlp.schedules, tmp_path / "copy"))
 
 
 def check_database(directory: str, target: str) -> Readable:
@@ -74,17 +67,17 @@ def test_good_directory_has_no_problems(mlp: Any) -> None:
     assert check_database(mlp.schedules, mlp.target) == (3, [])
 
 
-def test_a_torn_line_is_named_and_the_others_are_used(mlp: Any, copy: Path, tmp_path: Path) -> None:
-    edit(copy / RECORDS, lambda lines: [lines[0], lines[1][:50], lines[2]])
-    found = read_database(str(copy), mlp.target, str(tmp_path))
+def test_a_torn_line_is_named_and_the_others_are_used(mlp: Any, exported: Path, tmp_path: Path) -> None:
+    edit(exported / RECORDS, lambda lines: [lines[0], lines[1][:50], lines[2]])
+    found = read_database(str(exported), mlp.target, str(tmp_path))
     assert found.records == 2
     assert [(problem.file, problem.line) for problem in found.problems] == [(RECORDS, 2)]
     assert len(JSONDatabase(work_dir=str(tmp_path))) == 2
 
 
-def test_a_torn_workload_costs_its_own_records_only(mlp: Any, copy: Path) -> None:
-    edit(copy / WORKLOADS, lambda lines: [lines[0][:-40], *lines[1:]])
-    found = check_database(str(copy), mlp.target)
+def test_a_torn_workload_costs_its_own_records_only(mlp: Any, exported: Path) -> None:
+    edit(exported / WORKLOADS, lambda lines: [lines[0][:-40], *lines[1:]])
+    found = check_database(str(exported), mlp.target)
     assert found.records == 2
     assert [(problem.file, problem.line) for problem in found.problems] == [
         (WORKLOADS, 1),
@@ -92,9 +85,9 @@ def test_a_torn_workload_costs_its_own_records_only(mlp: Any, copy: Path) -> Non
     ]
 
 
-def test_a_line_that_is_another_kind_of_json_is_named(mlp: Any, copy: Path) -> None:
-    edit(copy / RECORDS, lambda lines: ["{}", "[7, []]", "null", *lines])
-    found = check_database(str(copy), mlp.target)
+def test_a_line_that_is_another_kind_of_json_is_named(mlp: Any, exported: Path) -> None:
+    edit(exported / RECORDS, lambda lines: ["{}", "[7, []]", "null", *lines])
+    found = check_database(str(exported), mlp.target)
     assert [problem.line for problem in found.problems] == [1, 2, 3]
     assert found.records == 3
 
@@ -105,18 +98,18 @@ def test_another_target_s_directory_is_refused(mlp: Any) -> None:
     assert "--target" in caught.value.hint
 
 
-def test_another_target_s_records_are_left_out_where_no_manifest_tells(mlp: Any, copy: Path) -> None:
-    (copy / "manifest.json").unlink()
-    found = check_database(str(copy), OTHER)
+def test_another_target_s_records_are_left_out_where_no_manifest_tells(mlp: Any, exported: Path) -> None:
+    (exported / "manifest.json").unlink()
+    found = check_database(str(exported), OTHER)
     assert found.records == 0
     assert all("another target" in problem.error for problem in found.problems)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", json.dumps({"target": 3})])
-def test_a_broken_manifest_is_refused(mlp: Any, copy: Path, text: str) -> None:
-    (copy / "manifest.json").write_text(text)
+def test_a_broken_manifest_is_refused(mlp: Any, exported: Path, text: str) -> None:
+    (exported / "manifest.json").write_text(text)
     with pytest.raises(InvalidRequest, match=r"manifest\.json"):
-        check_database(str(copy), mlp.target)
+        check_database(str(exported), mlp.target)
 
 
 def test_a_directory_without_schedules_is_not_found(mlp: Any, tmp_path: Path) -> None:

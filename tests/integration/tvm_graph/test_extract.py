@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 import tvm
-from onnx import helper, numpy_helper
+from onnx import helper
 from tvm.relax.frontend.onnx import from_onnx
 from tvm.s_tir import meta_schedule as ms
 
@@ -104,20 +104,12 @@ def test_a_maximum_with_a_number_stops_no_change_of_layout(tmp_path: Path) -> No
 
 
 def test_what_calls_a_library_is_no_task(tmp_path: Path) -> None:
-    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [4, 32])
-    results = [
-        helper.make_tensor_value_info("best", onnx.TensorProto.FLOAT, [4, 3]),
-        helper.make_tensor_value_info("places", onnx.TensorProto.INT64, [4, 3]),
-    ]
+    results = {"best": [4, 3], "places": np.zeros((4, 3), "int64")}
     nodes = [
         helper.make_node("Exp", ["x"], ["powers"]),
         helper.make_node("TopK", ["powers", "three"], ["best", "places"]),
     ]
-    three = numpy_helper.from_array(np.array([3], np.int64), "three")
-    graph = helper.make_graph(nodes, "sorted", [x], results, [three])
-    onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m"
-    )
+    saved(tmp_path / "m", nodes, {"x": [4, 32]}, results, three=np.array([3]))
     (task,) = extract(str(tmp_path / "m"), TARGET, TUNED, {}).tasks
     assert task.op == "elementwise"
 

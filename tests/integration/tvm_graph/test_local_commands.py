@@ -27,12 +27,6 @@ needs_walls = pytest.mark.skipif(LEVEL != WHOLE, reason=f"the kernel here closes
 OTHER_TARGET = '{"kind":"llvm","mcpu":"x86-64","num-cores":1}'
 
 
-@pytest.fixture
-def exported(mlp: Any, tmp_path: Path) -> Path:
-    """A directory as `mallorn tune` writes it, to be spoilt at will."""
-    return Path(shutil.copytree(mlp.schedules, tmp_path / "schedules"))
-
-
 CPP = next(filter(None, map(shutil.which, ("g++", "clang++", "c++"))), None)
 ZIG = f"{sys.executable} -m ziglang c++" if find_spec("ziglang") else None
 

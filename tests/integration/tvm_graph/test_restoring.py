@@ -25,12 +25,6 @@ from tests.fixtures.command_line import mallorn
 from tests.fixtures.database import BOTH
 
 
-@pytest.fixture
-def tuned(mlp: Any, tmp_path: Path) -> Path:
-    """An export to be spoilt at will."""
-    return Path(shutil.copytree(mlp.schedules, tmp_path / "tuned"))
-
-
 def test_records_are_taken_apart_and_rebuild_to_themselves(mlp: Any) -> None:
     found = read_schedule_directory(mlp.schedules, mlp.target)
     assert found.problems == []
@@ -46,12 +40,12 @@ def test_records_are_taken_apart_and_rebuild_to_themselves(mlp: Any) -> None:
 
 @BOTH
 def test_an_export_is_stored_once_under_the_keys_of_its_workloads(
-    mlp: Any, tuned: Path, database: Database
+    mlp: Any, exported: Path, database: Database
 ) -> None:
     problems: list[Problem] = []
-    assert load_tuning_export(database, tuned, problems.append).added == 3
+    assert load_tuning_export(database, exported, problems.append).added == 3
     again = load_tuning_export(
-        database, Path(shutil.copytree(tuned, tuned.with_name("copy"))), problems.append
+        database, Path(shutil.copytree(exported, exported.with_name("copy"))), problems.append
     )
     assert (again.added, again.known, problems) == (0, 3, [])
     with database.transaction() as session:
@@ -63,33 +57,33 @@ def test_an_export_is_stored_once_under_the_keys_of_its_workloads(
             assert Trials(session).best(workload, target) == []
 
 
-def test_a_torn_line_costs_its_own_schedule(tuned: Path, database: Database) -> None:
-    first, *rest = (tuned / RECORDS).read_text().splitlines()
-    (tuned / RECORDS).write_text("\n".join([first[:60], *rest]) + "\n")
+def test_a_torn_line_costs_its_own_schedule(exported: Path, database: Database) -> None:
+    first, *rest = (exported / RECORDS).read_text().splitlines()
+    (exported / RECORDS).write_text("\n".join([first[:60], *rest]) + "\n")
     problems: list[Problem] = []
-    assert load_tuning_export(database, tuned, problems.append).added == 2
-    assert [(problem.file, problem.line) for problem in problems] == [(str(tuned / RECORDS), 1)]
+    assert load_tuning_export(database, exported, problems.append).added == 2
+    assert [(problem.file, problem.line) for problem in problems] == [(str(exported / RECORDS), 1)]
 
 
 def test_a_schedule_of_an_export_that_was_not_timed_is_told_and_brings_no_time(
-    mlp: Any, tuned: Path, database: Database
+    mlp: Any, exported: Path, database: Database
 ) -> None:
     untimed, *timed = mlp.records
-    write_database(str(tuned), mlp.target, [replace(untimed, run_secs=[UNTIMED_SEC]), *timed])
+    write_database(str(exported), mlp.target, [replace(untimed, run_secs=[UNTIMED_SEC]), *timed])
     problems: list[Problem] = []
-    assert load_tuning_export(database, tuned, problems.append).added == 2
+    assert load_tuning_export(database, exported, problems.append).added == 2
     assert [(problem.line, problem.error) for problem in problems] == [(1, "the schedule was not timed")]
 
 
-def test_an_export_that_nobody_measured_brings_nothing(tuned: Path, database: Database) -> None:
-    manifest = json.loads((tuned / MANIFEST).read_text())
-    (tuned / MANIFEST).write_text(json.dumps(manifest | {"mode": "zero-shot"}))
+def test_an_export_that_nobody_measured_brings_nothing(exported: Path, database: Database) -> None:
+    manifest = json.loads((exported / MANIFEST).read_text())
+    (exported / MANIFEST).write_text(json.dumps(manifest | {"mode": "zero-shot"}))
     with pytest.raises(InvalidRequest, match="were not measured"):
-        load_tuning_export(database, tuned, [].append)
+        load_tuning_export(database, exported, [].append)
 
 
-def test_the_import_says_how_to_have_the_schedules_again(mlp: Any, tuned: Path, tmp_path: Path) -> None:
-    result = mallorn("dataset", "import", str(tuned), "--data", str(tmp_path / "my data"))
+def test_the_import_says_how_to_have_the_schedules_again(mlp: Any, exported: Path, tmp_path: Path) -> None:
+    result = mallorn("dataset", "import", str(exported), "--data", str(tmp_path / "my data"))
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("3 added, 0 known already; skipped: none")
     again = f"mallorn tune MODEL --trials 0 --target '{mlp.target}' --data '{tmp_path / 'my data'}'"

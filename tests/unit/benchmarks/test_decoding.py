@@ -4,9 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 from benchmarks.decoding import headline, weights_read, with_narrow_inputs
+from tests.fixtures.onnx_network import saved
 
 
 def cell(rows: int, past: int, **us: float) -> dict[str, object]:
@@ -15,7 +16,6 @@ def cell(rows: int, past: int, **us: float) -> dict[str, object]:
 
 def test_only_what_products_multiply_is_read_by_a_step(tmp_path: Path) -> None:
     arrays = {"table": (50, 8), "w": (8, 4), "turned": (4, 8), "bias": (4,)}
-    constants = [numpy_helper.from_array(np.zeros(shape, "float32"), name) for name, shape in arrays.items()]
     nodes = [
         helper.make_node("Gather", ["table", "ids"], ["x"]),
         helper.make_node("MatMul", ["x", "w"], ["a"]),
@@ -23,9 +23,8 @@ def test_only_what_products_multiply_is_read_by_a_step(tmp_path: Path) -> None:
         helper.make_node("MatMul", ["x", "t"], ["b"]),
         helper.make_node("Add", ["a", "bias"], ["y"]),
     ]
-    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, [1])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])
-    onnx.save(helper.make_model(helper.make_graph(nodes, "g", [ids], [y], constants)), tmp_path / "m.onnx")
+    constants = {name: np.zeros(shape, "float32") for name, shape in arrays.items()}
+    saved(tmp_path / "m.onnx", nodes, {"ids": np.zeros(1, "int64")}, {"y": [1, 4]}, **constants)
     assert weights_read(tmp_path / "m.onnx") == 2 * 4 * 8 * 4
 
 
@@ -41,7 +40,7 @@ def test_other_engines_may_take_inputs_of_8_bits_where_weights_are_narrow(tmp_pa
     plain = helper.make_node("MatMul", ["x", "w"], ["y"])
     paths = [tmp_path / "narrow.onnx", tmp_path / "plain.onnx"]
     for node, path in zip((narrow, plain), paths, strict=True):
-        onnx.save(helper.make_model(helper.make_graph([node], "g", [], [])), path)
+        saved(path, [node], {}, {})
     copy, none = map(with_narrow_inputs, paths)
     assert copy is not None
     (found,) = onnx.load(copy).graph.node

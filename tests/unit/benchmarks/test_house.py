@@ -80,7 +80,7 @@ def test_names_that_the_product_defines_are_not_stale(tmp_path: Path) -> None:
     ("text", "name"),
     [
         ('"""Calls `check_known`."""', "check_known"),
-        ('"""A :class:`~mallorn.job.Gone`."""', "mallorn.job.Gone"),
+        ('"""A :class:`~mallorn.client.job.Gone`."""', "mallorn.client.job.Gone"),
         ('"""Calls answered() twice."""', "answered"),
         ('"""Calls `answered(body)`."""', "answered"),
         ('"""Reads `Job.owner`."""', "Job.owner"),

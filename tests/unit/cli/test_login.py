@@ -19,7 +19,7 @@ from mallorn.core.errors import ExitCode
 from mallorn.db.repositories.access_control import ApiKeys
 from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.coordinator import Coordinator, Start
-from tests.fixtures.issuer import CLIENT, SECRET, Issuer, issuing
+from tests.fixtures.issuer import CLIENT, SECRET, Issuer
 
 
 @pytest.fixture(autouse=True)
@@ -121,12 +121,6 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     logins_file().parent.mkdir(parents=True)
     logins_file().write_text('{"services": 7}')
     refused(mallorn("jobs"), str(logins_file()))
-
-
-@pytest.fixture
-def issuer() -> Iterator[Issuer]:
-    with issuing() as issuer:
-        yield issuer
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Signing in with an identity provider: whom it names, and what of it is not believed."""
 
 import time
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -15,15 +14,9 @@ from mallorn.db.repositories.access_control import apply_owner_action
 from mallorn.services.coordinator.app import create_app
 from mallorn.services.coordinator.sign_in import oidc_provider as provider
 from tests.fixtures.coordinator import PAGE, Coordinator, Start
-from tests.fixtures.issuer import CLIENT, SECRET, Issuer, issuing, new_key
+from tests.fixtures.issuer import CLIENT, SECRET, Issuer, new_key
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-
-
-@pytest.fixture
-def issuer() -> Iterator[Issuer]:
-    with issuing() as issuer:
-        yield issuer
 
 
 @pytest.fixture

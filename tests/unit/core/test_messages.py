@@ -1,17 +1,13 @@
-"""An error's docstring is its message, which users meet and search for: none changes unnoticed.
-
-Renew the file on purpose with   python -m tests.unit.core.test_messages
-"""
+"""An error's docstring is its message, which users meet and search for: none changes unnoticed."""
 
 import ast
-import json
 from pathlib import Path
 from typing import Final
 
 from benchmarks.house_tree import RESEARCH, ROOMS
 from mallorn.core.errors import MallornError
+from tests.fixtures.kept import Kept
 
-KEPT: Final = Path(__file__).with_name("messages.json")
 ROOT: Final = Path(__file__).parents[3]
 
 
@@ -33,9 +29,5 @@ def _bases(found: ast.ClassDef) -> set[str]:
     return {ast.unparse(base) for base in found.bases}
 
 
-def test_the_messages_of_errors_are_those_that_were_agreed_on() -> None:
-    assert _messages() == json.loads(KEPT.read_text())
-
-
-if __name__ == "__main__":
-    KEPT.write_text(json.dumps(_messages(), indent=1) + "\n")
+def test_the_messages_of_errors_are_those_that_were_agreed_on(kept: Kept) -> None:
+    kept("error-messages", _messages())

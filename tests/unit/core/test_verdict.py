@@ -15,6 +15,7 @@ from mallorn.core.values.job import JobStatus, JobWarning
 from mallorn.core.values.verdict import Comparison, Level, Verdict
 from mallorn.results.judge_job import judge_job
 from mallorn.results.speedup import ALIKE, Speedup, compare_with_onnxruntime, compare_with_rival, format_ratio
+from tests.fixtures.kept import Kept
 
 RANK = [Level.POOR, Level.FAIR, Level.GOOD]
 
@@ -54,103 +55,76 @@ def done(times: float | None = None, spread: float = 0.01, **changes: Any) -> Ve
     return verdict.model_copy(update={"comparison": None})  # which has a test of its own
 
 
-def test_slower_than_onnxruntime_after_few_trials_is_poor_and_says_how_to_go_on() -> None:
-    assert done(1 / 1.9) == said(
-        Level.POOR,
-        "1.9 times slower than onnxruntime (ratio 0.53, 0.52 to 0.54)"
-        " after 8 trials; the next 100 trials would bring 2.4 %",
-        "mallorn resume j1 --auto",
-    )
-
-
-def test_faster_at_the_machines_limit_is_done() -> None:
-    limits = {"limits": {"flop": 1e9, "peak_gflops": 200.0, "peak_share": 0.92}}
-    assert done(1.4, trials=400, report=limits) == said(
-        Level.GOOD,
-        "1.4 times faster than onnxruntime (ratio 1.40, 1.37 to 1.43)"
-        "; 92 % of what this machine computes; done",
-    )
-
-
-def test_where_more_trials_pay_no_more_it_says_so_and_asks_for_none() -> None:
-    slower = done(0.5, trials=456, report={"outlook": LITTLE_LEFT})
-    assert slower.summary == (
-        "2.0 times slower than onnxruntime (ratio 0.50, 0.49 to 0.51)"
-        " after 456 trials; the next 100 trials would bring 0.3 %"
-    )
-    assert slower.next_command == "mallorn profile mlp.onnx --schedules mlp-tuned"
-    assert done(1.5, report={"outlook": LITTLE_LEFT}).next_command == ""
-
-
-def test_the_limit_of_the_tasks_counts_where_it_is_known() -> None:
-    near = LITTLE_LEFT | {"limit_us": 940.0}
-    slower = done(0.5, report={"outlook": near, "limits": {"peak_share": 0.4}})
-    assert slower.summary == (
-        "2.0 times slower than onnxruntime (ratio 0.50, 0.49 to 0.51)"
-        "; 94 % of what this machine computes; more trials would hardly help"
-    )
-
-
-@pytest.mark.parametrize("now_us", [700.0, 4000.0], ids=["tasks add up to less", "tasks were disturbed"])
-def test_the_share_of_the_limit_is_that_of_the_latency_beside_it(now_us: float) -> None:
-    """The model took 1,000 us: a sum of its tasks that says otherwise is not told in its place."""
-    outlook = LITTLE_LEFT | {"current_us": now_us, "limit_us": 500.0}
-    assert "50 % of what this machine computes" in done(1.5, report={"outlook": outlook}).summary
-
-
-def test_without_evidence_no_number_of_trials_is_made_up() -> None:
-    verdict = done(0.5, report={"outlook": None})
-    assert verdict.summary == "2.0 times slower than onnxruntime (ratio 0.50, 0.49 to 0.51) after 8 trials"
-    assert verdict.next_command == "mallorn resume j1 --auto", "the job finds out by itself"
-
-
 def without_trials(gain: dict[str, Any], **changes: Any) -> Verdict:
     return done(1.5, trials=0, report={"outlook": None, "tuning_gain": gain, **changes})
 
 
-def test_after_no_trials_it_says_what_they_would_win_and_cost_and_how_to_have_them() -> None:
-    verdict = without_trials(LIKELY, limits={"peak_share": 0.9})
-    assert verdict.summary.endswith(
-        "after 0 trials; 90 % of what this machine computes; "
-        "trials would probably win 3 % (0 to 8 %) in about 6 minutes, the most in conv2d_7"
-    )
-    assert verdict.next_command == "mallorn resume j1 --trials +1000"
+def unmeasured(mode: str, times: float | None = None, **schedules: dict[str, Any]) -> Verdict:
+    return done(times, trials=0, mode=mode, report={"unmeasured_schedules": schedules, "outlook": None})
 
 
-def test_a_verdict_cuts_the_names_of_functions_of_many_operators() -> None:
-    verdict = without_trials(LIKELY | {"tasks": ["fused" + 40 * "_sigmoid_tanh"]})
-    assert verdict.summary.endswith(
-        "the most in fused_sigmoid_tanh_sigmoid_tanh_sigmoid_tanh_sigmoid_tanh_si..."
-    )
+def outlook(times: float, **changes: Any) -> Verdict:
+    return done(times, report={"outlook": LITTLE_LEFT | changes})
 
 
-def test_after_no_trials_it_says_what_nobody_knows() -> None:
-    verdict = without_trials(LIKELY | {"unseen_operators": ["conv2d", "matmul"]})
-    assert verdict.summary.endswith("; nothing is known of conv2d, matmul on such a host, other hosts tell")
+UNCHECKED = {"source": "near", "basis": "carried", "confidence": "likely"}
+CHECKED = UNCHECKED | {"is_verified": True}
+AT_THE_LIMIT = {"limits": {"flop": 1e9, "peak_gflops": 200.0, "peak_share": 0.92}}
+BUSY = {"steady": False, "note": "While candidates were timed, other programs used 1.0 of 2 cores."}
+BOUNDS = {"candidates": 16, "upper_bounds": 4, "valid_sec": 1.0, "other_programs": 1.0, "cores": 2}
+SKIPPED = [{"step": "timing the whole model", "reason": "no memory", "hint": "free some"}]
+# What is told of a job, by what is known of it: tests/kept/verdicts.txt.
+VERDICTS = {
+    "slower after few trials: poor, and how to go on": done(1 / 1.9),
+    "faster, at the machine's limit: done": done(1.4, trials=400, report=AT_THE_LIMIT),
+    "more trials pay no more, and slower: none are asked for": outlook(0.5),
+    "more trials pay no more, and faster": outlook(1.5),
+    "the limit of the tasks counts before that of the machine": done(
+        0.5, report={"outlook": LITTLE_LEFT | {"limit_us": 940.0}, "limits": {"peak_share": 0.4}}
+    ),
+    # The model took 1,000 us: a sum of its tasks that says otherwise is not told in its place.
+    "the share of the limit where tasks add up to less": outlook(1.5, current_us=700.0, limit_us=500.0),
+    "the share of the limit where tasks were disturbed": outlook(1.5, current_us=4000.0, limit_us=500.0),
+    "without evidence no number of trials is made up": done(0.5, report={"outlook": None}),
+    "no trials: what they would win and cost": without_trials(LIKELY, limits={"peak_share": 0.9}),
+    "a long name of a function is cut": without_trials(LIKELY | {"tasks": ["fused" + 40 * "_sigmoid_tanh"]}),
+    "no trials: what nobody knows": without_trials(LIKELY | {"unseen_operators": ["conv2d", "matmul"]}),
+    "trials that would win nothing are not asked for": without_trials(LIKELY | {"gain": 0.01, "high": 0.02}),
+    "trials that would win little are not asked for": without_trials(LIKELY | {"gain": 0.01, "high": 0.04}),
+    "as fast: the whole interval is within three percent": done(1.01, 0.005),
+    "not told apart: the interval holds both": done(1.05, 0.03),
+    "not told apart, with a ratio under one": done(0.95, 0.1),
+    "not told apart, of a wide interval": done(0.3, 0.9),
+    "a little faster, in percent": done(1.05, 0.001),
+    "a little slower, in percent": done(1 / 1.05, 0.001),
+    "many times faster": done(14.2),
+    "beside the default build alone no result is good": done(
+        report={"latency_us": latencies(30.0, rival="untuned")}
+    ),
+    "figures of a busy host are to be taken again": done(1.5, report={"conditions": BUSY}),
+    "upper bounds wait for a quiet host": done(1.5, report={"conditions": BUSY | {"trials": BOUNDS}}),
+    "what the finish did not do, and warnings": done(
+        1.5, report={"skipped_steps": SKIPPED}, warnings=[JobWarning(source="search")]
+    ),
+    "a model that was not timed is not judged": done(
+        report={"untimed_reason": "the device is on another host than this worker"}
+    ),
+    "what a replay measured is judged by nobody": done(report={"measured_by": "replay"}),
+    "what a simulation measured is judged by nobody": done(report={"measured_by": "simulated"}),
+    "a measurer of another's is named": done(1.4, report={"measured_by": "mine:Mine"}),
+    "a device in another process is a device": done(1.4, report={"measured_by": "detached"}),
+    "zero-shot: nobody has looked, and how to look": unmeasured("zero-shot", t=UNCHECKED),
+    "one-shot: judged by its time, tuned if that may bring more": unmeasured("one-shot", 1 / 1.9, t=CHECKED),
+    "one-shot without a device claims no check": unmeasured("one-shot", t=CHECKED, u=UNCHECKED),
+}
 
 
-@pytest.mark.parametrize("high", [0.02, 0.04])
-def test_trials_that_would_win_little_are_not_asked_for(high: float) -> None:
-    verdict = without_trials(LIKELY | {"gain": 0.01, "high": high})
-    assert verdict.next_command == ""
-    words = {0.02: "win little: nothing expected above 2 %", 0.04: "probably win 1 % (0 to 4 %)"}[high]
-    assert f"trials would {words}" in verdict.summary
-
-
-@pytest.mark.parametrize(
-    ("times", "spread", "words"),
-    [
-        (1.01, 0.005, "as fast as onnxruntime (ratio 1.01, 1.00 to 1.02)"),
-        (1.05, 0.03, "1.05 (0.99 to 1.11) times the speed of onnxruntime (not told apart)"),
-        (0.95, 0.1, "0.95 (0.78 to 1.16) times the speed of onnxruntime (not told apart)"),
-        (1.05, 0.001, "5 % faster than onnxruntime (ratio 1.05, 1.05 to 1.05)"),
-        (1 / 1.05, 0.001, "5 % slower than onnxruntime (ratio 0.95, 0.95 to 0.95)"),
-        (0.3, 0.9, "0.30 (0.016 to 5.70) times the speed of onnxruntime (not told apart)"),
-        (14.2, 0.01, "14 times faster than onnxruntime (ratio 14.2, 13.9 to 14.5)"),
-    ],
-)
-def test_words_follow_from_the_interval_of_the_ratio(times: float, spread: float, words: str) -> None:
-    assert done(times, spread).summary.startswith(f"{words} after 8 trials")
+def test_the_verdict_on_a_job(kept: Kept) -> None:
+    texts = {
+        state: f"{verdict.level.value}\n{verdict.summary}\n{verdict.next_command}"
+        for state, verdict in VERDICTS.items()
+    }
+    kept("verdicts", texts)
 
 
 def bursts(*pairs: tuple[float, float]) -> dict[str, ModelLatency | None]:
@@ -200,41 +174,6 @@ def test_an_interval_of_three_percent_always_tells(times: float, width: float) -
     found = Speedup("onnxruntime", times, times, times * width)
     assert found.precise
     assert found.is_equally_fast or found.is_significant or width > ALIKE * (1 - 1e-9)
-
-
-def test_beside_the_default_build_alone_no_result_is_good() -> None:
-    verdict = done(report={"latency_us": latencies(30.0, rival="untuned")})
-    assert verdict.level is Level.FAIR
-    build, ratio = "TVM's default build, which is a naive one", "ratio 30.0, 29.4 to 30.6"
-    assert f"30 times faster than {build} ({ratio}; onnxruntime was not timed)" in verdict.summary
-
-
-def test_figures_of_a_busy_host_are_uncertain_and_to_be_taken_again() -> None:
-    busy = {"conditions": {"steady": False, "note": "other work took 40 % of the processor."}}
-    verdict = done(1.5, report=busy)
-    assert verdict.level is Level.FAIR
-    assert verdict.summary.endswith("these figures are not certain: other work took 40 % of the processor")
-    assert verdict.next_command == "mallorn bench mlp.onnx --schedules mlp-tuned"
-
-
-def test_where_candidates_have_mere_bounds_the_next_command_waits_for_a_quiet_host() -> None:
-    trials = {"candidates": 16, "upper_bounds": 4, "valid_sec": 1.0, "other_programs": 1.0, "cores": 2}
-    note = "While candidates were timed, other programs used 1.0 of 2 cores."
-    verdict = done(1.5, report={"conditions": {"steady": False, "note": note, "trials": trials}})
-    assert verdict.next_command == "mallorn tune mlp.onnx --wait-for-quiet"
-
-
-def test_what_the_finish_did_not_do_and_warnings_are_told() -> None:
-    missed = [{"step": "timing the whole model", "reason": "no memory", "hint": "free some"}]
-    verdict = done(1.5, report={"skipped_steps": missed}, warnings=[JobWarning(source="search")])
-    assert verdict.level is Level.FAIR
-    assert verdict.summary.endswith("not done: timing the whole model; 1 warning")
-
-
-def test_a_model_that_was_not_timed_is_not_judged() -> None:
-    verdict = done(report={"latency_us": {}})
-    assert verdict.level is Level.NONE
-    assert verdict.summary.startswith("the whole model was not timed")
 
 
 def test_a_failed_job_tells_its_cause_and_the_command_that_helps() -> None:
@@ -329,46 +268,6 @@ def test_clearly_slower_than_onnxruntime_is_never_better_than_poor(
 ) -> None:
     known = {"latency_us": latencies(1 / slower, spread), "conditions": {"steady": steady}}
     assert done(report=known | {"outlook": outlook}).level is Level.POOR
-
-
-@pytest.mark.parametrize("measurer", ["replay", "simulated"])
-def test_what_no_device_measured_is_said_first_and_judged_by_nobody(measurer: str) -> None:
-    verdict = done(report={"measured_by": measurer})
-    assert verdict.level is Level.NONE
-    assert verdict.summary.startswith(f"measured by {measurer}, on no device; the whole model was not timed")
-    assert done(1.4, report={"measured_by": "mine:Mine"}).summary.startswith("measured by mine:Mine; ")
-    for with_device in ("tvm", "detached", ""):
-        assert "measured by" not in done(1.4, report={"measured_by": with_device}).summary
-
-
-UNCHECKED = {"source": "near", "basis": "carried", "confidence": "likely"}
-CHECKED = UNCHECKED | {"is_verified": True}
-
-
-def test_a_zero_shot_job_says_that_nobody_has_looked_and_how_to_look() -> None:
-    assert done(
-        trials=0, mode="zero-shot", report={"unmeasured_schedules": {"t": UNCHECKED}, "outlook": None}
-    ) == said(
-        Level.NONE,
-        "the whole model was not timed; zero-shot: schedules from stored data, neither built nor checked",
-        "mallorn bench mlp.onnx --schedules mlp-tuned",
-    )
-
-
-def test_a_one_shot_job_is_judged_by_its_time_and_tuned_if_that_may_bring_more() -> None:
-    assert done(
-        1 / 1.9, trials=0, mode="one-shot", report={"unmeasured_schedules": {"t": CHECKED}, "outlook": None}
-    ) == said(
-        Level.POOR,
-        "1.9 times slower than onnxruntime (ratio 0.53, 0.52 to 0.54)"
-        "; one-shot: schedules from stored data, built and checked",
-        "mallorn tune mlp.onnx --auto",
-    )
-
-
-def test_a_one_shot_job_without_a_device_does_not_claim_a_check() -> None:
-    found = done(trials=0, mode="one-shot", report={"unmeasured_schedules": {"t": CHECKED, "u": UNCHECKED}})
-    assert "not all of them checked" in found.summary
 
 
 @pytest.mark.parametrize("mode", ["one-shot", "zero-shot"])

@@ -3,10 +3,7 @@
 import numpy as np
 import pytest
 
-from mallorn.costmodels.base import Matrix, Vector
-from mallorn.costmodels.labels import labels
 from mallorn.costmodels.xgboost_models import XGBoost
-from mallorn.searchers.synthetic_space import SyntheticSpace
 from mallorn_research.costmodels.decision_prefixes import mask_undecided_columns
 from mallorn_research.costmodels.prefix_boosters import (
     GOOD_A_TASK,
@@ -14,16 +11,9 @@ from mallorn_research.costmodels.prefix_boosters import (
     GeneratorModel,
     decision_examples,
 )
+from tests.unit.costmodels.synthetic import measured
 
 LANES = -1 - 25 - 4 - 8 - 12  # the column of the innermost factor of the last axis
-SPACE = SyntheticSpace(96, 64, 128)
-
-
-def measured(count: int, seed: int = 0) -> tuple[Matrix, Vector]:
-    candidates = SPACE.sample(np.random.default_rng(seed), count)
-    trials = [SPACE.measure(candidate) for candidate in candidates]
-    times, outcomes = [t.latency_us for t in trials], [t.outcome for t in trials]
-    return SPACE.features(candidates), labels(times, np.zeros(count, dtype=np.int64), outcomes)
 
 
 @pytest.fixture(scope="module")

@@ -23,15 +23,7 @@ from mallorn.costmodels.metrics import (
     top_tenth_pairs,
     top_tenth_recall,
 )
-
-
-def vector(*values: float) -> np.ndarray:
-    return np.array(values, dtype=np.float32)
-
-
-def ids(*values: int) -> np.ndarray:
-    return np.array(values, dtype=np.int64)
-
+from tests.unit.costmodels.synthetic import ids, vector
 
 ONE_GROUP = ids(1, 1, 1, 1)
 HALVES = vector(0, math.log(0.5), math.log(0.25), math.log(0.2))  # latencies 1, 2, 4, 5

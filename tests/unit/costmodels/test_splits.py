@@ -25,10 +25,7 @@ from mallorn_research.costmodels.evaluation import (
 from mallorn_research.costmodels.forest import Forest
 from mallorn_research.costmodels.mlp import MLP
 from tests.unit.costmodels.judging import evaluate
-
-
-def ids(*values: int) -> np.ndarray:
-    return np.array(values, dtype=np.int64)
+from tests.unit.costmodels.synthetic import ids
 
 
 def column(*values: float) -> np.ndarray:

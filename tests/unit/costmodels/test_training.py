@@ -9,16 +9,9 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import Outcome
 from mallorn.costmodels.base import FAILED_LABEL, LATE_LABEL
 from mallorn.costmodels.labels import bounded_sample, clip_time_labels, is_informative, is_time_label, labels
+from tests.unit.costmodels.synthetic import ids, vector
 
 OK, BAD = Outcome.OK, Outcome.RUN_ERROR
-
-
-def vector(*values: float) -> np.ndarray:
-    return np.array(values, dtype=np.float32)
-
-
-def ids(*values: int) -> np.ndarray:
-    return np.array(values, dtype=np.int64)
 
 
 def test_labels_compare_with_the_best_of_the_group() -> None:

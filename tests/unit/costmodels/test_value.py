@@ -5,12 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mallorn.costmodels.base import Matrix, Vector
+from mallorn.costmodels.base import Matrix
 from mallorn.costmodels.decision_columns import LAST, STEP
-from mallorn.costmodels.labels import labels
 from mallorn.costmodels.metrics import pairwise_accuracy
 from mallorn.costmodels.xgboost_models import XGBoost
-from mallorn.searchers.synthetic_space import SyntheticSpace
 from mallorn_research.costmodels.decision_prefixes import (
     DECIDED,
     continue_prefixes,
@@ -19,19 +17,11 @@ from mallorn_research.costmodels.decision_prefixes import (
     mask_undecided_columns,
 )
 from mallorn_research.costmodels.prefix_boosters import MOST_STATES, ValueModel, draw_states
-
-SPACE = SyntheticSpace(96, 64, 128)
+from tests.unit.costmodels.synthetic import SPACE, measured
 
 
 def drawn(count: int, seed: int = 0) -> Matrix:
     return SPACE.features(SPACE.sample(np.random.default_rng(seed), count))
-
-
-def measured(count: int, seed: int = 0) -> tuple[Matrix, Vector]:
-    candidates = SPACE.sample(np.random.default_rng(seed), count)
-    trials = [SPACE.measure(candidate) for candidate in candidates]
-    times, outcomes = [t.latency_us for t in trials], [t.outcome for t in trials]
-    return SPACE.features(candidates), labels(times, np.zeros(count, dtype=np.int64), outcomes)
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from mallorn_research.features.loop_tree_view import (
     VECTOR,
     LoopsView,
 )
-from tests.unit.features.sketches import PRODUCT_WORK, SUM_WORK, factored, product
+from tests.unit.features.sketches import PRODUCT_WORK, SUM_WORK, extents_above, factored, product
 
 TREE = LoopsView()
 
@@ -31,13 +31,6 @@ TREE = LoopsView()
 def table(sketch: Sketch, *decisions: int, work: tuple[float, ...] = PRODUCT_WORK) -> Matrix:
     lines = LOOPS.tables(TREE.extract_rows(sketch, work, np.array([decisions], dtype=np.int32)))[0]
     return lines[lines[:, 0] == 1]
-
-
-def extents_above(lines: Matrix, at: int) -> list[int]:
-    found: list[int] = []
-    while (at := int(lines[at, PARENT])) > 0:
-        found.insert(0, round(2 ** lines[at, EXTENT]))
-    return found
 
 
 def leaves(lines: Matrix) -> list[int]:

@@ -23,7 +23,7 @@ class PassConformance:
     PASS: ClassVar[type[Pass[Any]]]
     BEFORE: ClassVar[str]  # the graph of `fires`, as `graph_text` writes it
     AFTER: ClassVar[str]
-    LANES: ClassVar[int] = 8
+    LANES: ClassVar[tuple[int, ...]] = (8,)  # its arguments
     TARGET: ClassVar[str] = HASWELL
     RECIPE: ClassVar[StoredRecipe] = TUNED  # in which it fires on that graph
     TOLERANCE: ClassVar[float] = 1e-5
@@ -45,7 +45,7 @@ class PassConformance:
         return self.fires()
 
     def make(self) -> Pass[Any]:
-        return self.PASS(self.LANES)
+        return self.PASS(*self.LANES)
 
     def apply(self, mod: Any) -> tuple[Any, Report]:
         with tvm.target.Target(self.TARGET):
@@ -114,6 +114,11 @@ def graph_text(mod: Any) -> str:
     """What a network's graph computes, a line a call, with the sizes of all that it reads."""
     bindings = (binding for block in mod["main"].body.blocks for binding in block.bindings)
     return "\n".join(f"{_text(each.var)} = {_text(each.value)}" for each in bindings)
+
+
+def operators(mod: Any) -> list[str]:
+    """Return the names of a graph's operators and of the tensor functions that it calls."""
+    return [line.partition(" = ")[2].partition("(")[0] for line in graph_text(mod).splitlines()]
 
 
 def _text(value: Any) -> str:

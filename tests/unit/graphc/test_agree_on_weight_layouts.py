@@ -19,8 +19,7 @@ from mallorn.graphc.ranges.reduce_weight_layouts import (
     merge_digits,
     reduce_weight_layouts,
 )
-from tests.unit.graphc import networks
-from tests.unit.graphc.networks import UNOPTIMIZED
+from tests.unit.graphc.networks import call, program
 
 ROWS, COLUMNS = 8, 48
 
@@ -67,22 +66,15 @@ def product(x: T.Buffer(({ROWS},), "float32"), w: T.Buffer(({ROWS}, {COLUMNS}), 
     return builder.get()
 
 
-def function_of(mod: Any) -> Any:
-    return next(each for each in mod.functions.values() if isinstance(each, tvm.tirx.PrimFunc))
-
-
 def computed(mod: Any, x: Any, weights: Any) -> Any:
-    result = tvm.runtime.tensor(np.zeros(COLUMNS, "float32"))
-    library = networks.linked(tvm.compile(tvm.IRModule({"main": function_of(mod)}), UNOPTIMIZED))
-    library["main"](tvm.runtime.tensor(x), tvm.runtime.tensor(weights), result)
-    return result.numpy()
+    return call(program(mod), x, weights, np.zeros(COLUMNS, "float32"))
 
 
 def layouts(mods: list[Any]) -> list[layouts_module.Layout]:
     return [
         relaid.digits
         for mod in mods
-        for _, relaid in layouts_module._find_relaid_parameters(function_of(mod))
+        for _, relaid in layouts_module._find_relaid_parameters(program(mod)["main"])
     ]
 
 

@@ -3,26 +3,18 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-import onnx
 import pytest
-from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnx import NodeProto, helper
 
 from mallorn.workers.tvm.network.extract_tasks_of_range import find_paddable_and_splittable
+from tests.fixtures.onnx_network import saved
+from tests.unit.graphc.networks import random
 
 pytest.importorskip("onnxruntime")
 
 
-def model(
-    folder: Path, nodes: Sequence[NodeProto], out: Sequence[str | int], **inputs: Sequence[str | int]
-) -> str:
-    weight = np.random.default_rng(0).standard_normal((8, 8)).astype("float32")
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in inputs.items()]
-    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, out)
-    graph = helper.make_graph(nodes, "g", ends, [result], [numpy_helper.from_array(weight, "w")])
-    path = folder / "model.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-    return str(path)
+def model(folder: Path, *nodes: NodeProto, **inputs: Sequence[str | int]) -> str:
+    return saved(folder / "model.onnx", nodes, inputs, {"y": ["n", 8]}, w=random(8, 8))
 
 
 def look(path: str, **inputs: list[str | int]) -> tuple[list[str], list[str]]:
@@ -30,12 +22,12 @@ def look(path: str, **inputs: list[str | int]) -> tuple[list[str], list[str]]:
 
 
 def test_rows_that_nothing_joins_are_filled_up_and_divided(tmp_path: Path) -> None:
-    path = model(tmp_path, [helper.make_node("MatMul", ["x", "w"], ["y"])], ["n", 8], x=["n", 8])
+    path = model(tmp_path, helper.make_node("MatMul", ["x", "w"], ["y"]), x=["n", 8])
     assert look(path, x=["n", 8]) == (["n"], ["n"])
 
 
 def test_rows_that_are_normed_together_are_neither(tmp_path: Path) -> None:
-    path = model(tmp_path, [helper.make_node("Softmax", ["x"], ["y"], axis=0)], ["n", 8], x=["n", 8])
+    path = model(tmp_path, helper.make_node("Softmax", ["x"], ["y"], axis=0), x=["n", 8])
     assert look(path, x=["n", 8]) == ([], [])
 
 
@@ -48,12 +40,12 @@ def test_what_a_mask_hides_is_filled_up_and_not_divided(tmp_path: Path) -> None:
         helper.make_node("Div", ["m", "c"], ["d"]),
         helper.make_node("Mul", ["h", "d"], ["y"]),
     ]
-    path = model(tmp_path, nodes, ["n", 8], x=["n", 8], mask=["n", 1])
+    path = model(tmp_path, *nodes, x=["n", 8], mask=["n", 1])
     assert look(path, x=["n", 8], mask=["n", 1]) == (["n"], [])
 
 
 def test_a_model_that_runs_at_one_size_alone_is_not_filled_up(tmp_path: Path) -> None:
-    path = model(tmp_path, [helper.make_node("Add", ["x", "w"], ["y"])], ["n", 8], x=["n", 8])
+    path = model(tmp_path, helper.make_node("Add", ["x", "w"], ["y"]), x=["n", 8])
     assert look(path, x=["n", 8]) == ([], [])
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -19,7 +20,7 @@ from mallorn.workers.tvm.space.rebuild_schedule import rebuild
 from mallorn.workers.tvm.space.sketches import design_space
 from mallorn_research.features.loop_tree_view import LoopsView
 from tests.unit.graphc import networks
-from tests.unit.graphc.networks import NHWC, TILES, difference, program, random, run
+from tests.unit.graphc.networks import TILES, difference, product, program, random, run
 from tests.unit.graphc.pass_conformance import PassConformance
 
 ABLE = {"kind": "llvm", "mcpu": "znver5", "num-cores": 1}
@@ -27,17 +28,19 @@ TARGET = '{"kind":"llvm","mcpu":"znver5","num-cores":1}'
 
 
 def network(data: tuple[int, ...], weights: Any, **convolution: Any) -> Any:
-    """A module of one product, a convolution in NHWC if it has arguments."""
-    builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType(data, "float32"))
-    with builder.function("main", [x]):
-        w = relax.const(weights)
-        call = relax.op.nn.conv2d(x, w, **NHWC, **convolution) if convolution else relax.op.matmul(x, w)
-        builder.emit_func_output(builder.emit(call))
-    return builder.get()
+    return networks.network(lambda _, x: product(x, weights, **convolution), data)
 
 
-def rewritten(mod: Any, target: dict[str, Any] = ABLE) -> Any | None:
+def picture(data: tuple[int, ...], weights: Any, **convolution: Any) -> Any:
+    """A module of a convolution of planes that are transposed for it."""
+
+    def body(emit: Any, x: Any) -> Any:
+        return product(emit(relax.op.permute_dims(x, [0, 2, 3, 1])), weights, **convolution)
+
+    return networks.network(body, (data[0], data[3], data[1], data[2]))
+
+
+def rewritten(mod: Any, target: dict[str, Any] = ABLE) -> Any:
     """The module after the pass; None where the pass left it alone."""
     with tvm.target.Target(target):
         return networks.rewritten(Bf16DotProducts(), mod)
@@ -47,16 +50,21 @@ def rounded(values: Any) -> Any:
     return values.astype(ml_dtypes.bfloat16).astype("float32")
 
 
-def assert_close(ours: Any, expected: Any) -> None:
-    assert difference(ours, expected) <= 1e-6
+def assert_rounded(
+    data: tuple[int, ...], *kernel: int, make: Any = network, apply: Any = rewritten, **options: Any
+) -> Any:
+    """The pass takes a product, and its numbers are those of rounded factors; the module after the pass."""
+    weights = random(*kernel)
+    after = apply(make(data, weights, **options))
+    expected = make(data, rounded(weights), **options)
+    x = random(*map(int, expected["main"].params[0].ty.shape))
+    assert difference(run(replace_special_instructions(after), x), run(expected, rounded(x))) <= 1e-6
+    return after
 
 
 @pytest.mark.parametrize("data", [(8, 6), (1, 34), (2, 3, 16), (1, 2, 5, 4)], ids=str)
 def test_a_product_is_that_of_rounded_factors(data: tuple[int, ...]) -> None:
-    weights, x = random(data[-1], 32), random(*data)
-    after = rewritten(network(data, weights))
-    assert after is not None
-    assert_close(run(after, x), rounded(x) @ rounded(weights))
+    assert_rounded(data, data[-1], 32)
 
 
 @pytest.mark.parametrize(
@@ -64,14 +72,10 @@ def test_a_product_is_that_of_rounded_factors(data: tuple[int, ...]) -> None:
 )
 def test_sums_that_fill_tiles_are_computed_by_them(data: tuple[int, ...], kernel: tuple[int, ...]) -> None:
     """On any processor: in the loops for those that have none."""
-    weights, x = random(*kernel, data[-1], 48), random(*data)
     options = {"padding": 1} if kernel else {}
-    after = rewritten(network(data, weights, **options), json.loads(TILES))
+    apply = partial(rewritten, target=json.loads(TILES))
+    after = assert_rounded(data, *kernel, data[-1], 48, apply=apply, **options)
     assert "mallorn_tiles_tdpbf16ps" in after.script()
-    assert_close(
-        run(replace_special_instructions(after), x),
-        run(network(data, rounded(weights), **options), rounded(x)),
-    )
 
 
 @pytest.mark.pairwise
@@ -79,27 +83,7 @@ def test_sums_that_fill_tiles_are_computed_by_them(data: tuple[int, ...], kernel
 @pytest.mark.parametrize("strides", [(1, 1), (2, 1)], ids=str)
 @pytest.mark.parametrize("padding", [0, (1, 0, 2, 1)], ids=str)
 def test_a_convolution_is_that_of_rounded_factors(size: int, strides: Any, padding: Any) -> None:
-    data, weights = (2, 7, 6, 4), random(size, size, 4, 16)
-    options = {"strides": strides, "padding": padding}
-    after = rewritten(network(data, weights, **options))
-    assert after is not None
-    x = random(*data)
-    assert_close(run(after, x), run(network(data, rounded(weights), **options), rounded(x)))
-
-
-def picture(data: tuple[int, ...], weights: Any, **convolution: Any) -> Any:
-    """A module of a convolution of planes that are transposed for it."""
-    batch, height, width, channels = data
-    builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((batch, channels, height, width), "float32"))
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            last = builder.emit(relax.op.permute_dims(x, [0, 2, 3, 1]))
-            result = builder.emit_output(
-                relax.op.nn.conv2d(last, relax.const(weights), **NHWC, **convolution)
-            )
-        builder.emit_func_output(result)
-    return builder.get()
+    assert_rounded((2, 7, 6, 4), size, size, 4, 16, strides=strides, padding=padding)
 
 
 @pytest.mark.pairwise
@@ -110,49 +94,41 @@ def picture(data: tuple[int, ...], weights: Any, **convolution: Any) -> Any:
 def test_odd_channels_of_planes_make_pairs_along_the_window(
     channels: int, size: int, strides: Any, padding: Any
 ) -> None:
-    data, weights = (2, 9, 8, channels), random(size, size, channels, 16)
     options = {"strides": strides, "padding": padding}
-    after = rewritten(picture(data, weights, **options))
-    assert after is not None
-    x = random(2, channels, 9, 8)
-    assert_close(run(after, x), run(picture(data, rounded(weights), **options), rounded(x)))
+    assert_rounded((2, 9, 8, channels), size, size, channels, 16, make=picture, **options)
 
 
 @pytest.mark.parametrize("outputs", [12, 24, 40])
 def test_the_last_vector_of_outputs_need_not_be_whole(outputs: int) -> None:
-    weights, x = random(8, outputs), random(5, 8)
-    after = rewritten(network((5, 8), weights))
-    assert after is not None
-    assert_close(run(after, x), rounded(x) @ rounded(weights))
+    assert_rounded((5, 8), 8, outputs)
+
+
+def applied(mod: Any) -> Any:
+    with tvm.target.Target(ABLE):
+        return Bf16DotProducts()(mod)
 
 
 @pytest.mark.parametrize("strides", [(1, 1), (2, 2)], ids=str)
 def test_depthwise_convolutions_read_rounded_data(strides: Any) -> None:
-    data, weights = (1, 9, 8, 16), random(3, 3, 1, 16)
     options = {"strides": strides, "padding": 1, "groups": 16}
-    with tvm.target.Target(ABLE):
-        after = Bf16DotProducts()(network(data, weights, **options))
-    assert 'R.astype(x, dtype="bfloat16")' in after.script()
-    x = random(*data)
-    assert_close(run(after, x), run(network(data, rounded(weights), **options), rounded(x)))
+    after = assert_rounded((1, 9, 8, 16), 3, 3, 1, 16, apply=applied, **options)
+    assert 'R.astype(x0, dtype="bfloat16")' in after.script()
 
 
 def test_stacks_are_taken_where_data_comes_rounded() -> None:
     weights, x = random(3, 8, 32), random(3, 5, 8)
-    builder = relax.BlockBuilder()
-    data = relax.Var("x", relax.TensorType(x.shape, "bfloat16"))
-    with builder.function("main", [data]):
-        product = relax.op.matmul(data, relax.const(weights, "bfloat16"), out_dtype="float32")
-        builder.emit_func_output(builder.emit(product))
-    after = rewritten(builder.get())
-    assert after is not None
-    assert_close(run(after, x.astype(ml_dtypes.bfloat16)), rounded(x) @ rounded(weights))
+    factor = relax.const(weights, "bfloat16")
+    mod = networks.network(
+        lambda _, x: relax.op.matmul(x, factor, out_dtype="float32"), x.shape, dtype="bfloat16"
+    )
+    found = run(rewritten(mod), x.astype(ml_dtypes.bfloat16))
+    assert difference(found, rounded(x) @ rounded(weights)) <= 1e-6
 
 
 class TestBf16DotProducts(PassConformance):
     PASS = Bf16DotProducts
     TARGET = TARGET
-    LANES = 16
+    LANES = (16,)
     RECIPE = BF16
     TOLERANCE = 2**-7  # factors of 8 bits
     BEFORE = "gv[2, 16] = matmul(x0[2, 4], constant[4, 16])"
@@ -162,23 +138,19 @@ gv[2, 16] = bf16_matmul(lv[2, 4], constant[1, 2, 16, 2])
 """
 
     def fires(self) -> Any:
-        return product((2, 4), (4, 16))
+        return network((2, 4), random(4, 16))
 
     def leaves(self) -> Mapping[str, Any]:
         def convolution(channels: int, **options: Any) -> Any:
             return networks.convolution((1, 9, 9, channels), (3, 3, channels, 16), **options)
 
         return {
-            "the outputs fill too small a part of a vector": product((4, 6), (6, 10)),
-            "the number of inputs of the product is odd": product((4, 7), (7, 16)),
+            "the outputs fill too small a part of a vector": network((4, 6), random(6, 10)),
+            "the number of inputs of the product is odd": network((4, 7), random(7, 16)),
             "the channels are odd, and not transposed from NCHW": convolution(3),
             "the convolution has dilation or groups": convolution(8, dilation=2),
-            "the weights are computed, or a vector": product((2, 4, 16), (16,)),
+            "the weights are computed, or a vector": network((2, 4, 16), random(16)),
         }
-
-
-def product(data: tuple[int, ...], weights: tuple[int, ...]) -> Any:
-    return networks.network(lambda _, x: relax.op.matmul(x, networks.weights(*weights)), data)
 
 
 @pytest.mark.parametrize(
@@ -192,8 +164,8 @@ def test_products_of_other_than_rows_with_a_matrix_stay_as_they_are(data: Any, w
 
 def test_depthwise_convolutions_are_rounded_once() -> None:
     mod = networks.convolution((1, 4, 4, 8), (3, 3, 1, 8), groups=8)
+    once = applied(mod)
     with tvm.target.Target(ABLE):
-        once = Bf16DotProducts()(mod)
         twice, report = Bf16DotProducts().apply(once)
     assert report.left == {"the factors of the convolution are bfloat16 already": 1}
     tvm.ir.assert_structural_equal(twice, once)
@@ -209,21 +181,16 @@ def fused(*, joined: bool = False) -> Any:
 
     `joined` with a branch that has a sum of its own.
     """
-    builder = relax.BlockBuilder()
-    x, other = (
-        relax.Var(name, relax.TensorType(shape, "float32"))
-        for name, shape in (("x", (8, 64)), ("b", (8, 32)))
-    )
-    with builder.function("main", [x, other]):
-        with builder.dataflow():
-            product = builder.emit(relax.op.matmul(x, relax.const(random(64, 32))))
-            biased = builder.emit(relax.op.add(product, relax.const(random(32))))
-            if joined:
-                branch = builder.emit(relax.op.add(other, relax.const(random(32))))
-                biased = builder.emit(relax.op.add(branch, biased))
-            result = builder.emit_output(relax.op.nn.relu(biased))
-        builder.emit_func_output(result)
-    return program(networks.fused(rewritten(builder.get()), ABLE), "fused_bf16_matmul")
+
+    def body(emit: Any, x: Any, other: Any) -> Any:
+        biased = emit(relax.op.add(emit(product(x, random(64, 32))), relax.const(random(32))))
+        if joined:
+            branch = emit(relax.op.add(other, relax.const(random(32))))
+            biased = emit(relax.op.add(branch, biased))
+        return relax.op.nn.relu(biased)
+
+    mod = networks.network(body, (8, 64), (8, 32))
+    return program(networks.fused(rewritten(mod), ABLE), "fused_bf16_matmul")
 
 
 @pytest.mark.parametrize(("joined", "inlined"), [(False, 1), (True, 3)], ids=["alone", "joined by a branch"])

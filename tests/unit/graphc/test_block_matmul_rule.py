@@ -15,10 +15,9 @@ from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
 from mallorn.workers.tvm.programs.loop_nests import nests
 from mallorn.workers.tvm.programs.workload_key import rename_blocks_canonically
 from mallorn.workers.tvm.records.tuning_database import apply_trace
-from mallorn.workers.tvm.space.rebuild_schedule import full_trace, rebuild
+from mallorn.workers.tvm.space.rebuild_schedule import full_trace
 from mallorn.workers.tvm.space.sketches import design_space
-from tests.unit.graphc import networks
-from tests.unit.graphc.networks import HASWELL, difference
+from tests.unit.graphc.networks import HASWELL, call, difference, scheduled
 from tests.unit.graphc.test_keep_block_quantized_weights import WIDE, runs_here
 
 CASES = {
@@ -65,9 +64,8 @@ def given(product: Any) -> tuple[list[Any], Any]:
 def answer(mod: Any, target: str, product: Any) -> float:
     """How far its answer is from what it should be."""
     args, wanted = given(product)
-    out = tvm.runtime.tensor(np.full(wanted.shape, 7, "float32"))
-    networks.linked(tvm.tirx.build(mod, as_tvm_target(target)))["main"](*map(tvm.runtime.tensor, args), out)
-    return difference(out.numpy(), wanted)
+    out = call(mod, *args, np.full(wanted.shape, 7, "float32"), target=as_tvm_target(target))
+    return difference(out, wanted)
 
 
 def sketch_of(mod: Any, target: str) -> Sketch:
@@ -83,9 +81,7 @@ def test_the_first_guess_is_right_and_replayed_by_stock_traces(case: Case, targe
     product, mod = program(case, target)
     tir, sketch = tvm.ir.save_json(mod), sketch_of(mod, target)
     first, *_ = ranked([sketch], nests(tir), assume_typical_cpu(2, product.instruction.lanes), 4)
-    schedule = rebuild(tir, target, sketch.trace, first.decisions)
-    assert schedule is not None
-    assert answer(schedule.mod, target, product) < 2e-4
+    assert answer(scheduled(mod, target, first.decisions), target, product) < 2e-4
     trace = full_trace(tir, target, sketch.trace, first.decisions)
     assert trace is not None
     assert answer(apply_trace(mod, trace).mod, target, product) < 2e-4
@@ -96,9 +92,7 @@ def test_columns_are_shared_by_the_cores(case: Case) -> None:
     product, mod = program(case, WIDE)
     tir, sketch = tvm.ir.save_json(mod), sketch_of(mod, WIDE)
     first, *_ = ranked([sketch], nests(tir), assume_typical_cpu(2, product.instruction.lanes), 4)
-    schedule = rebuild(tir, WIDE, sketch.trace, first.decisions)
-    assert schedule is not None
-    assert "T.parallel" in schedule.mod.script()
+    assert "T.parallel" in scheduled(mod, WIDE, first.decisions).script()
 
 
 @pytest.mark.parametrize("bits", [4, 8])
@@ -118,11 +112,10 @@ def test_the_largest_numbers_do_not_overflow(bits: int, target: str) -> None:
     ]
     args.append(block_quantized_matmul_function.pack_by_block(product, np.ones((1, 16), "float32")))
     function = block_quantized_matmul_function.build_function(product).with_attr("global_symbol", "main")
-    out = tvm.runtime.tensor(np.zeros((2, 16), "float32"))
-    built = tvm.tirx.build(tvm.IRModule({"main": function}), as_tvm_target(target))
-    built["main"](*map(tvm.runtime.tensor, args), out)
     largest = 256.0 * ((1 << bits) - 1)
-    np.testing.assert_allclose(out.numpy(), [[largest] * 16, [-largest] * 16], rtol=1e-6)
+    mod, zeros = tvm.IRModule({"main": function}), np.zeros((2, 16), "float32")
+    found = call(mod, *args, zeros, target=as_tvm_target(target))
+    np.testing.assert_allclose(found, [[largest] * 16, [-largest] * 16], rtol=1e-6)
 
 
 @ALL

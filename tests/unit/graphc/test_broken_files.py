@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import ModelProto, helper, numpy_helper
+from onnx import ModelProto, helper
 
 from benchmarks.mutant_files import MODELS, mutant
 from benchmarks.mutants import ending
 from mallorn.core.errors import InvalidModel
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
+from tests.fixtures.onnx_network import onnx_network
 
 FEW, COUNT = 10, 40
 
@@ -54,14 +55,7 @@ def told(model: ModelProto, path: Path) -> InvalidModel:
 
 
 def model(*nodes: onnx.NodeProto, **weights: object) -> ModelProto:
-    graph = helper.make_graph(
-        list(nodes),
-        "g",
-        [helper.make_tensor_value_info("x", 1, (4, 8))],
-        [helper.make_tensor_value_info("y", 1, None)],
-        [numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return onnx_network(nodes, {"x": (4, 8)}, {"y": None}, **weights)
 
 
 def test_the_node_that_cannot_be_converted_is_named_without_tvms_conditions(tmp_path: Path) -> None:

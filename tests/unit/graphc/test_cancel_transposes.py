@@ -8,8 +8,8 @@ import pytest
 from tvm import relax
 
 from mallorn.graphc.layout.cancel_transposes import CancelTransposes
-from tests.unit.graphc.networks import network, random, run
-from tests.unit.graphc.pass_conformance import PassConformance, graph_text
+from tests.unit.graphc.networks import assert_same, network, random, run
+from tests.unit.graphc.pass_conformance import PassConformance, graph_text, operators
 
 TOKENS = (1, 30, 16)
 Steps = Sequence[Sequence[int]]
@@ -38,6 +38,7 @@ IMAGE = ((0, 2, 1), (1, 16, 5, 6), (0, 2, 3, 1))
 
 class TestCancelTransposes(PassConformance):
     PASS = CancelTransposes
+    LANES = ()
     BEFORE = """
 lv[1, 16, 30] = permute_dims(x0[1, 30, 16])
 lv1[1, 16, 5, 6] = reshape(lv[1, 16, 30], [1, 16, 5, 6])
@@ -48,9 +49,6 @@ gv[1, 5, 6, 16] = nn.relu(lv2[1, 5, 6, 16])
 lv2[1, 5, 6, 16] = reshape(x0[1, 30, 16], [1, 5, 6, 16])
 gv[1, 5, 6, 16] = nn.relu(lv2[1, 5, 6, 16])
 """
-
-    def make(self) -> CancelTransposes:
-        return CancelTransposes()
 
     def fires(self) -> Any:
         return chained(IMAGE)
@@ -95,7 +93,6 @@ def test_what_others_read_in_between_stays() -> None:
         back = emit(relax.op.permute_dims(turned, [0, 2, 1]))
         return relax.op.matmul(back, turned)
 
-    mod, x = network(body, TOKENS), random(*TOKENS)
+    mod = network(body, TOKENS)
     after, report = CancelTransposes().apply(mod)
-    assert (report.fired, graph_text(after).count("permute_dims")) == (1, 1)
-    assert np.array_equal(run(after, x), run(mod, x))
+    assert (report.fired, operators(assert_same(after, mod, tolerance=0)).count("permute_dims")) == (1, 1)

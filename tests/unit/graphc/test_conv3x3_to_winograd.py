@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pytest
 from tvm import relax
 
 from mallorn.graphc.conv import conv3x3_to_winograd
 from tests.unit.graphc import networks
-from tests.unit.graphc.networks import NHWC, difference, run
+from tests.unit.graphc.networks import NHWC, assert_same, random
 from tests.unit.graphc.pass_conformance import PassConformance
 
 SIZES = (1, 12, 12, 8, 8)  # batch, height, width, channels in and out
@@ -17,24 +16,19 @@ SIZES = (1, 12, 12, 8, 8)  # batch, height, width, channels in and out
 
 def convolution(sizes: tuple[int, ...], padding: int = 1, kernel: int = 3, **attrs: Any) -> Any:
     """A module of one convolution in NHWC."""
-    batch, height, width, channels, out_channels = sizes
-    inner = channels // attrs.get("groups", 1)
-    weights = np.random.default_rng(0).standard_normal((kernel, kernel, inner, out_channels))
-    builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((batch, height, width, channels), "float32"))
-    with builder.function("main", [x]):
-        call = relax.op.nn.conv2d(x, relax.const(weights.astype("float32")), padding=padding, **NHWC, **attrs)
-        builder.emit_func_output(builder.emit(call))
-    return builder.get()
+    *data, outputs = sizes
+    inner = data[-1] // attrs.get("groups", 1)
+    return networks.convolution((*data,), (kernel, kernel, inner, outputs), padding=padding, **attrs)
 
 
-def rewritten(mod: Any, dtype: str = "float32") -> Any | None:
+def rewritten(mod: Any, dtype: str = "float32") -> Any:
     """The module after the pass; None where the pass left it alone."""
     return networks.rewritten(conv3x3_to_winograd.Conv3x3ToWinograd(dtype), mod)
 
 
 class TestConv3x3ToWinograd(PassConformance):
     PASS = conv3x3_to_winograd.Conv3x3ToWinograd
+    LANES = ()
     TOLERANCE = 2e-5
     BEFORE = "gv[1, 28, 28, 64] = nn.conv2d(x0[1, 28, 28, 64], constant[3, 3, 64, 64])"
     AFTER = """
@@ -43,9 +37,6 @@ lv1[36, 49, 64] = winograd_pack(lv[1, 30, 30, 64])
 lv2[36, 49, 64] = matmul(lv1[36, 49, 64], constant[36, 64, 64])
 gv[1, 28, 28, 64] = winograd_unpack(lv2[36, 49, 64])
 """
-
-    def make(self) -> conv3x3_to_winograd.Conv3x3ToWinograd:
-        return conv3x3_to_winograd.Conv3x3ToWinograd()
 
     def fires(self) -> Any:
         return networks.convolution((1, 28, 28, 64), (3, 3, 64, 64), padding=1)
@@ -78,11 +69,7 @@ def test_the_numbers_are_those_of_the_convolution(
 ) -> None:
     monkeypatch.setattr(conv3x3_to_winograd, "FORMS", (form,))
     mod = convolution(sizes, padding)
-    after = rewritten(mod)
-    assert after is not None
-    x = np.random.default_rng(1).standard_normal(sizes[:4]).astype("float32")
-    expected = run(mod, x)
-    assert difference(run(after, x), expected) <= 2e-5
+    assert_same(rewritten(mod), mod, tolerance=2e-5)
 
 
 @pytest.mark.usefixtures("always")
@@ -92,33 +79,24 @@ def test_rounded_factors_cost_no_more_than_their_rounding(
 ) -> None:
     monkeypatch.setattr(conv3x3_to_winograd, "FORMS", (form,))
     mod = convolution((1, 12, 12, 32, 32))
-    after = rewritten(mod, "bfloat16")
-    assert after is not None
-    x = np.random.default_rng(1).standard_normal((1, 12, 12, 32)).astype("float32")
-    expected = run(mod, x)
-    assert difference(run(after, x), expected) <= (1e-2 if form.rounds else 2e-5)
+    after = assert_same(rewritten(mod, "bfloat16"), mod, tolerance=1e-2 if form.rounds else 2e-5)
     assert ('"bfloat16"' in after.script()) == form.rounds
 
 
 @pytest.mark.usefixtures("always")
 def test_what_the_instruction_cannot_take_stays_float32() -> None:
-    after = rewritten(convolution(SIZES), "bfloat16")
-    assert after is not None
-    assert '"bfloat16"' not in after.script()
+    assert '"bfloat16"' not in rewritten(convolution(SIZES), "bfloat16").script()
 
 
 @pytest.mark.usefixtures("always")
 def test_convolutions_of_one_shape_share_their_functions() -> None:
-    builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((1, 8, 8, 4), "float32"))
-    with builder.function("main", [x]):
-        y: Any = x
-        for seed in range(3):
-            weights = np.random.default_rng(seed).standard_normal((3, 3, 4, 4)).astype("float32")
-            y = builder.emit(relax.op.nn.conv2d(y, relax.const(weights), padding=1, **NHWC))
-        builder.emit_func_output(y)
-    after = rewritten(builder.get())
-    assert after is not None
+    def body(emit: Any, x: Any) -> Any:
+        for factor in range(1, 4):
+            kernel = relax.const(factor * random(3, 3, 4, 4))
+            x = emit(relax.op.nn.conv2d(x, kernel, padding=1, **NHWC))
+        return x
+
+    after = rewritten(networks.network(body, (1, 8, 8, 4)))
     assert len(after.functions) == 3  # the graph, one pack, one unpack
 
 

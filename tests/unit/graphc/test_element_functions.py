@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import onnx
 import pytest
 import tvm
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 from tvm import relax
 
 from mallorn.graphc.core import pass_runner
@@ -21,32 +20,12 @@ from mallorn.graphc.export import compile_network
 from mallorn.workers.tvm.compile.explain_kernels import library_calls
 from mallorn.workers.tvm.network.extract_tasks import count_operations
 from mallorn.workers.tvm.network.graph_recipes import TUNED
+from tests.fixtures.onnx_network import onnx_network
 from tests.unit.graphc.networks import HASWELL, network
 
 OPSET: Final = 22
-LIMITS: Final = np.array(
-    [
-        0,
-        -0.0,
-        np.inf,
-        -np.inf,
-        np.nan,
-        1e-45,
-        -1e-45,
-        1e-38,
-        -1e-38,
-        2.0**-126,
-        1,
-        -1,
-        2,
-        -2,
-        3,
-        -3,
-        0.5,
-        -0.5,
-    ],
-    "float32",
-)
+SMALL: Final = [value for size in (0.0, 1e-45, 1e-38, 1.0, 2.0, 3.0, 0.5, np.inf) for value in (size, -size)]
+LIMITS: Final = np.array([*SMALL, np.nan, 2.0**-126], "float32")
 EVERY: Final = np.arange(0, 1 << 32, 104729, dtype="uint64").astype("uint32").view("float32")
 NEAR: Final = np.concatenate([np.linspace(-110, 110, 20001), np.linspace(-2, 2, 20001)]).astype("float32")
 X: Final = np.concatenate([EVERY, LIMITS, NEAR])[None]
@@ -151,17 +130,11 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
 def lowered(function: Function, size: int) -> Any:
     """A network of the operator alone, after the recipe."""
     names = [f"x{at}" for at in range(function.operands)]
-    constants = [] if function.constant is None else [np.array(function.constant, "float32")]
-    tensors = [numpy_helper.from_array(each, "constant") for each in constants]
-    given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, size]) for name in names]
-    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, size])
-    operands = [*names, *(tensor.name for tensor in tensors)]
-    node = helper.make_node(function.operator, operands, ["y"], **dict(function.attributes))
+    constants = {} if function.constant is None else {"constant": np.array(function.constant, "float32")}
+    node = helper.make_node(function.operator, [*names, *constants], ["y"], **dict(function.attributes))
     opset = 24 if function.operator == "Swish" else OPSET
-    model = helper.make_model(
-        helper.make_graph([node], "graph", given, [result], tensors),
-        opset_imports=[onnx.helper.make_opsetid("", opset)],
-    )
+    sizes = dict.fromkeys(names, (1, size))
+    model = onnx_network([node], sizes, {"y": [1, size]}, opset=opset, **constants)
     target = tvm.target.Target(HASWELL)
     mod = compile_network.import_graph(model, {}, target)
     mod, _ = pass_runner.run_passes(mod, TUNED.model_dump()["before"], target)

@@ -13,22 +13,18 @@ from tvm import relax
 from mallorn.graphc.core.graph_rewriting import WIDEST
 from mallorn.graphc.tasks.mark_elementwise_rows import LINE, MarkElementwiseRows, choose_vector_width
 from mallorn.workers.tvm.records.tuning_database import apply_trace
-from mallorn.workers.tvm.space.rebuild_schedule import full_trace, rebuild
+from mallorn.workers.tvm.space.rebuild_schedule import full_trace
 from mallorn.workers.tvm.space.sketches import design_space
 from tests.unit.graphc import networks
-from tests.unit.graphc.networks import UNOPTIMIZED, network, random, weights
+from tests.unit.graphc.networks import call, network, random, scheduled, weights
 
 TARGET = '{"kind":"llvm","mcpu":"znver4","num-cores":2}'
 Compute = Callable[[Any, Any], Any]
-_TO_TASKS = ("LegalizeOps", "AnnotateTIROpPattern", "FuseOps", "FuseTIR")
 
 
 def program(compute: Compute, *shape: int) -> Any:
     """The marked tensor function of what is computed, as a task has it."""
-    passes = [getattr(relax.transform, name)() for name in _TO_TASKS]
-    mod = MarkElementwiseRows(16)(tvm.transform.Sequential(passes)(network(compute, shape)))
-    (function,) = (f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
-    return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    return networks.program(MarkElementwiseRows(16)(networks.fused(network(compute, shape))))
 
 
 def chain(emit: Any, x: Any) -> Any:
@@ -41,13 +37,11 @@ def scaled(emit: Any, x: Any) -> Any:
     return relax.op.add(rows, weights(int(x.ty.shape[2])))
 
 
-def answer(mod: Any, *shape: int) -> Any:
-    *given, out = mod["main"].params
-    sizes = [tuple(map(int, value.shape)) for value in given]
-    arguments = [tvm.runtime.tensor(random(*size) if size else np.float32(1)) for size in sizes]
-    result = tvm.runtime.tensor(np.full(tuple(map(int, out.shape)), 7, "float32"))
-    networks.linked(tvm.tirx.build(mod, UNOPTIMIZED))["main"](*arguments, result)
-    return result.numpy()
+def answer(mod: Any) -> Any:
+    *given, out = ([*map(int, value.shape)] for value in mod["main"].params)
+    return call(
+        mod, *(random(*size) if size else np.float32(1) for size in given), np.full(out, 7, "float32")
+    )
 
 
 @pytest.mark.parametrize("compute", [chain, scaled], ids=["a chain", "factors of rows and places"])
@@ -58,16 +52,12 @@ def test_the_numbers_are_those_of_the_plain_program(compute: Compute, shape: tup
     (sketch,) = design_space(tir, TARGET)
     trace = full_trace(tir, TARGET, sketch.trace, [])
     assert trace is not None
-    np.testing.assert_allclose(answer(apply_trace(mod, trace).mod, *shape), answer(mod, *shape), rtol=1e-6)
+    np.testing.assert_allclose(answer(apply_trace(mod, trace).mod), answer(mod), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("row", "part"), [(56, 56), (96, 48), (1000, 40)])
 def test_a_vector_ends_where_a_row_does(row: int, part: int) -> None:
-    tir = tvm.ir.save_json(program(chain, 4, 3, row))
-    (sketch,) = design_space(tir, TARGET)
-    schedule = rebuild(tir, TARGET, sketch.trace, [])
-    assert schedule is not None
-    text = schedule.mod.script()
+    text = scheduled(program(chain, 4, 3, row), TARGET).script()
     assert f"T.vectorized(T.int64({part})" in text
     assert "T.parallel(" in text
 

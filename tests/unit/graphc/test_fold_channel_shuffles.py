@@ -7,8 +7,8 @@ import pytest
 from tvm import relax
 
 from mallorn.graphc.layout.fold_channel_shuffles import FoldChannelShuffles
-from tests.unit.graphc.networks import difference, network, random, run, weights
-from tests.unit.graphc.pass_conformance import PassConformance, graph_text
+from tests.unit.graphc.networks import assert_same, network, weights
+from tests.unit.graphc.pass_conformance import PassConformance, operators
 
 IMAGE, HALF = (1, 16, 6, 5), (1, 8, 6, 5)
 Emit = Callable[[Any], Any]
@@ -86,9 +86,8 @@ def test_units_copy_only_what_their_convolutions_read() -> None:
 
     mod = network(body, IMAGE)
     after, report = FoldChannelShuffles().apply(mod)
-    text, x = graph_text(after), random(*IMAGE)
-    assert (report.fired, text.count("permute_dims"), text.count("split"), text.count("take")) == (3, 0, 0, 0)
-    assert difference(run(after, x), run(mod, x)) < 1e-5
+    assert report.fired == 3
+    assert not {"permute_dims", "split", "take"} & {*operators(assert_same(after, mod))}
 
 
 BETWEEN: dict[str, Callable[[Emit, Any], Any]] = {
@@ -108,19 +107,13 @@ def test_what_keeps_channels_apart_leaves_the_order_to_its_reader(
 ) -> None:
     mod = of_image(lambda emit, x: pointwise(emit(between(emit, shuffled(emit, x, 4)))))
     after, report = FoldChannelShuffles().apply(mod)
-    assert (report.fired, "permute_dims" in graph_text(after), "take" in graph_text(after)) == (
-        2,
-        False,
-        False,
-    )
-    x = random(*IMAGE)
-    assert difference(run(after, x), run(mod, x)) < 1e-5
+    assert report.fired == 2
+    assert not {"permute_dims", "take"} & {*operators(assert_same(after, mod))}
 
 
 def test_what_others_read_keeps_its_order() -> None:
     mod = of_image(lambda emit, x: relax.op.nn.relu(shuffled(emit, x)))
-    x = random(*IMAGE)
-    assert difference(run(FoldChannelShuffles()(mod), x), run(mod, x)) == 0
+    assert_same(FoldChannelShuffles()(mod), mod, tolerance=0)
 
 
 def test_what_is_read_twice_is_left() -> None:
@@ -145,5 +138,4 @@ def test_any_number_of_groups_and_images_is_the_same(groups: int, batch: int) ->
         return pointwise(half(emit, shuffled(emit, x, groups), 1))
 
     mod = network(body, (batch, 32, 2, 3))
-    x = random(batch, 32, 2, 3)
-    assert difference(run(FoldChannelShuffles()(mod), x), run(mod, x)) < 1e-5
+    assert_same(FoldChannelShuffles()(mod), mod)

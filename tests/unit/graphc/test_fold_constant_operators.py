@@ -9,8 +9,8 @@ import tvm
 from tvm import relax
 
 from mallorn.graphc.fold.fold_constant_operators import FoldConstantOperators
-from tests.unit.graphc.networks import network, run
-from tests.unit.graphc.pass_conformance import PassConformance
+from tests.unit.graphc.networks import assert_same, network, run
+from tests.unit.graphc.pass_conformance import PassConformance, operators
 
 X = np.random.default_rng(0).uniform(0.5, 2, (4, 6)).astype("float32")
 Steps = tuple[Callable[[Any], Any], ...]
@@ -51,23 +51,13 @@ def beside_x(*steps: Callable[[Any], Any], values: Any = X) -> Any:
             value = emit(step(value))
         return relax.op.add(x, value)
 
-    return network(body, X.shape)
-
-
-def operators(mod: Any) -> list[str]:
-    calls: list[str] = []
-    relax.analysis.post_order_visit(
-        mod["main"], lambda node: calls.append(str(node.op.name)) if isinstance(node, relax.Call) else None
-    )
-    return calls
+    return network(body, X.shape, dtype="int8" if values.dtype == "int8" else "float32")
 
 
 @pytest.mark.parametrize("steps", COMPUTED.values(), ids=COMPUTED)
 def test_only_what_needs_an_input_is_left(steps: Steps) -> None:
     mod = beside_x(*steps)
-    after = FoldConstantOperators()(mod)
-    assert operators(after) == ["relax.add"]
-    np.testing.assert_array_equal(run(after, X), run(mod, X))
+    assert operators(assert_same(FoldConstantOperators()(mod), mod, X, tolerance=0)) == ["add"]
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
@@ -76,7 +66,7 @@ def test_a_constant_keeps_its_type(dtype: str) -> None:
         return relax.op.add(x, emit(relax.op.negative(relax.const(np.arange(6), dtype))))
 
     after = FoldConstantOperators()(network(body, (6,), dtype=dtype))
-    assert operators(after) == ["relax.add"]
+    assert operators(after) == ["add"]
     np.testing.assert_array_equal(run(after, np.arange(6, dtype=dtype)), np.zeros(6, dtype))
 
 
@@ -87,27 +77,23 @@ def test_a_number_that_is_reshaped_keeps_no_axis() -> None:
 
 def test_what_reads_an_input_stays() -> None:
     mod = network(lambda emit, x: relax.op.add(emit(relax.op.sqrt(x)), relax.const(X)), X.shape)
-    assert operators(FoldConstantOperators()(mod)) == ["relax.sqrt", "relax.add"]
+    assert operators(FoldConstantOperators()(mod)) == ["sqrt", "add"]
 
 
 def test_what_numpy_rounds_otherwise_is_left_to_tvm() -> None:
-    assert operators(FoldConstantOperators()(beside_x(relax.op.exp))) == ["relax.exp", "relax.add"]
+    assert operators(FoldConstantOperators()(beside_x(relax.op.exp))) == ["exp", "add"]
 
 
 def test_quotients_of_integers_are_left_to_tvm_which_rounds_to_zero() -> None:
     halves = beside_x(
         lambda c: relax.op.divide(c, c), lambda c: relax.op.astype(c, "float32"), values=X.astype("int32")
     )
-    assert operators(FoldConstantOperators()(halves)) == ["relax.divide", "relax.astype", "relax.add"]
+    assert operators(FoldConstantOperators()(halves)) == ["divide", "astype", "add"]
 
 
 def test_transposed_bytes_are_computed() -> None:
-    steps = lambda c: relax.op.permute_dims(c), lambda c: relax.op.permute_dims(c)
-    bytes_ = relax.const((100 * X).astype("int8"))
-    mod = network(
-        lambda emit, x: relax.op.add(x, emit(steps[1](emit(steps[0](bytes_))))), X.shape, dtype="int8"
-    )
-    assert operators(FoldConstantOperators()(mod)) == ["relax.add"]
+    steps = [relax.op.permute_dims] * 2
+    assert operators(FoldConstantOperators()(beside_x(*steps, values=(100 * X).astype("int8")))) == ["add"]
 
 
 def test_a_network_without_constants_is_left_alone() -> None:

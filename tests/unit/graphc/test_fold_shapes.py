@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
@@ -12,6 +11,8 @@ from mallorn.core.errors import InvalidModel
 from mallorn.graphc.export.compile_network import simplify_onnx_model
 from mallorn.graphc.onnx import fold_shapes, unroll_loops
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
+from tests.fixtures.onnx_network import onnx_network
+from tests.unit.graphc.networks import run_onnxruntime
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 node = helper.make_node
@@ -30,15 +31,8 @@ def model(
     opset: int = 21,
 ) -> ModelProto:
     """A model of x, and of the weights."""
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        [info("x", shape)],
-        [info(name) for name in outputs or ["y"]],
-        [numpy_helper.from_array(np.asarray(value), name) for name, value in (weights or {}).items()],
-    )
-    opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(f.domain, 1) for f in functions)]
-    return helper.make_model(graph, opset_imports=opsets, functions=functions, ir_version=10)
+    results = dict.fromkeys(outputs or ["y"])
+    return onnx_network(nodes, {"x": shape}, results, opset=opset, functions=functions, **weights or {})
 
 
 def simple(given: ModelProto, shapes: dict[str, list[int]] | None = None) -> ModelProto:
@@ -48,17 +42,12 @@ def simple(given: ModelProto, shapes: dict[str, list[int]] | None = None) -> Mod
         dim.dim_value for dim in given.graph.input[0].type.tensor_type.shape.dim
     ]
     x = np.random.default_rng(0).standard_normal(size).astype("float32")
-    expected, found = (computed(one, x) for one in (given, result))
+    expected, found = (run_onnxruntime(one, x) for one in (given, result))
     for one, other in zip(expected, found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6)
     assert list(result.graph.input) == list(given.graph.input)
     assert list(result.graph.output) == list(given.graph.output)
     return result
-
-
-def computed(given: ModelProto, x: Any) -> list[Any]:
-    session = onnxruntime.InferenceSession(given.SerializeToString(), providers=["CPUExecutionProvider"])
-    return list(session.run(None, {"x": x}))
 
 
 def operators(given: ModelProto) -> list[str]:

@@ -1,6 +1,5 @@
 """Attention over a cache of any length is one function; what reads no cache stays as it is."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,23 +9,16 @@ from tvm import relax, tirx
 
 from mallorn.graphc.attention.fuse_cached_attention import FuseCachedAttention
 from tests.unit.graphc import networks
-from tests.unit.graphc.networks import random
+from tests.unit.graphc.networks import Body, random, run
 
 HEADS, NUMBERS, SAMPLE = 2, 8, 11
-Body = Callable[..., Any]
 
 
 def network(body: Body) -> tuple[Any, Any]:
     """What `body` makes of a query and of keys and values of any length, and the length."""
     length = tirx.Var("n", "int64")
-    builder = relax.BlockBuilder()
-    sizes = (1, HEADS, 1, NUMBERS), (1, HEADS, length, NUMBERS), (1, HEADS, length, NUMBERS)
-    inputs = [relax.Var(f"x{at}", relax.TensorType(size, "float32")) for at, size in enumerate(sizes)]
-    with builder.function("main", inputs):
-        with builder.dataflow():
-            result = builder.emit_output(body(builder.emit, *inputs))
-        builder.emit_func_output(result)
-    return builder.get(), length
+    cache = 1, HEADS, length, NUMBERS
+    return networks.network(body, (1, HEADS, 1, NUMBERS), cache, cache), length
 
 
 def attention(emit: Any, query: Any, keys: Any, values: Any) -> Any:
@@ -50,9 +42,7 @@ def test_the_numbers_are_those_of_its_operators(length: int) -> None:
         1,
     )  # the product of scores
     arrays = random(1, HEADS, 1, NUMBERS), *(random(1, HEADS, length, NUMBERS) for _ in range(2))
-    given = [*map(tvm.runtime.tensor, arrays)]
-    ours, theirs = (networks.machine(each)["main"](*given).numpy() for each in (after, mod))
-    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(run(after, *arrays), run(mod, *arrays), rtol=1e-5, atol=1e-6)
 
 
 def test_a_softmax_over_heads_stays() -> None:

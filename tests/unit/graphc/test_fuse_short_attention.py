@@ -55,6 +55,7 @@ def network(
 
 class TestFuseShortAttention(PassConformance):
     PASS = FuseShortAttention
+    LANES = ()
     RECIPE = FP16_GPU
     TARGET = GPU
     TOLERANCE = ROUNDING
@@ -71,9 +72,6 @@ lv8[1, 5, 2, 16] = permute_dims(lv7[1, 2, 5, 16])
 gv[1, 5, 2, 16] = astype(lv8[1, 5, 2, 16])
 """
     AFTER = "gv[1, 5, 2, 16] = short_attention(q[1, 5, 2, 16], k[1, 5, 2, 16], v[1, 5, 2, 16])"
-
-    def make(self) -> FuseShortAttention:
-        return FuseShortAttention()
 
     def fires(self) -> Any:
         return network()

@@ -12,7 +12,7 @@ from mallorn.graphc.export.output_errors import relative_error
 from mallorn.graphc.quant.half_products import HalfProducts, RoundBeforeMoves
 from mallorn.workers.tvm.network.graph_recipes import FP16_GPU
 from tests.fixtures.cuda import cuda_target
-from tests.unit.graphc.networks import NHWC, difference, fused, network, random, run, weights
+from tests.unit.graphc.networks import assert_same, convolution, fused, network, random, run, weights
 from tests.unit.graphc.pass_conformance import PassConformance, graph_text
 
 GPU = cuda_target("sm_90a")
@@ -32,6 +32,7 @@ def constant(value: float) -> Any:
 
 class TestHalfProducts(PassConformance):
     PASS = HalfProducts
+    LANES = ()
     RECIPE = FP16_GPU
     TARGET = GPU
     TOLERANCE = 4 * EPSILON["float16"]
@@ -40,9 +41,6 @@ class TestHalfProducts(PassConformance):
 lv[4, 16] = astype(x0[4, 16])
 gv[4, 8] = matmul(lv[4, 16], constant[16, 8])
 """
-
-    def make(self) -> HalfProducts:
-        return HalfProducts()
 
     def fires(self) -> Any:
         return network(product, (4, 16))
@@ -64,10 +62,9 @@ def test_sums_of_rounded_factors_are_float32(dtype: str, length: int) -> None:
     """A float16 sum of 4096 ones would stop at 2048."""
     ones = relax.const(np.ones((length, 4), "float32"))
     mod = network(lambda _, x: relax.op.matmul(x, ones), (2, length))
-    after, _ = HalfProducts(dtype).apply(mod)
+    after = HalfProducts(dtype)(mod)
     assert (run(after, np.ones((2, length), "float32")) == length).all()
-    x = random(2, length)
-    assert difference(run(after, x), run(mod, x)) <= EPSILON[dtype]
+    assert_same(after, mod, tolerance=EPSILON[dtype])
 
 
 CONVOLUTIONS = {
@@ -83,18 +80,17 @@ CONVOLUTIONS = {
 def test_convolutions_keep_their_attributes(
     data: tuple[int, ...], kernel: tuple[int, ...], attrs: dict[str, int], dtype: str
 ) -> None:
-    mod = network(lambda _, x: relax.op.nn.conv2d(x, weights(*kernel), **NHWC, **attrs), data)
+    mod = convolution(data, kernel, **attrs)
     after, report = HalfProducts(dtype).apply(mod)
     assert report.fired == 1
-    x = random(*data)
-    assert difference(run(after, x), run(mod, x)) <= 4 * EPSILON[dtype]
+    assert_same(after, mod, tolerance=4 * EPSILON[dtype])
 
 
 def test_products_of_models_in_float16_get_float32_sums() -> None:
     ones = relax.const(np.ones((4096, 4), "float16"))
     mod = network(lambda _, x: relax.op.matmul(x, ones), (2, 4096), dtype="float16")
     x = np.ones((2, 4096), "float16")
-    after, _ = HalfProducts("float16").apply(mod)
+    after = HalfProducts("float16")(mod)
     assert (run(after, x) == 4096).all()
     assert run(after, x).dtype == np.float16
     assert (run(mod, x) == 2048).all()
@@ -107,8 +103,7 @@ def residual(emit: Any, x: Any) -> Any:
 
 
 def test_a_value_that_a_product_reads_is_stored_in_16_bits_for_a_residual_sum_too() -> None:
-    after, _ = HalfProducts().apply(network(residual, (4, 16)))
-    kernels = fused(after, GPU)
+    kernels = fused(HalfProducts()(network(residual, (4, 16))), GPU)
     functions = {var.name_hint: f for var, f in kernels.functions.items() if isinstance(f, PrimFunc)}
     assert sorted(functions) == ["cast", "fused_matmul1_relu_cast2_add", "fused_matmul_relu_cast1"]
     (stored, *_) = functions["fused_matmul1_relu_cast2_add"].params
@@ -143,6 +138,7 @@ def with_another_reader() -> Any:
 
 class TestRoundBeforeMoves(PassConformance):
     PASS = RoundBeforeMoves
+    LANES = ()
     RECIPE = FP16_GPU
     TARGET = GPU
     TOLERANCE = EPSILON["float16"]
@@ -158,9 +154,6 @@ lv[4, 16] = astype(lv[4, 16])
 lv1[4, 2, 8] = reshape(lv[4, 16], [4, 2, 8])
 gv[2, 4, 8] = permute_dims(lv1[4, 2, 8])
 """
-
-    def make(self) -> RoundBeforeMoves:
-        return RoundBeforeMoves()
 
     def fires(self) -> Any:
         return moved()
@@ -178,17 +171,15 @@ def test_joined_values_are_rounded_before_they_are_joined() -> None:
         return relax.op.astype(emit(relax.op.concat(parts, 1)), "bfloat16")
 
     mod = network(body, (4, 16))
-    after, _ = RoundBeforeMoves().apply(mod)
+    after = assert_same(RoundBeforeMoves()(mod), mod, tolerance=0)
     last, *_ = graph_text(after).splitlines()[-1].split("(")
     assert last == "gv[4, 32] = concat"
-    assert np.array_equal(run(after, random(4, 16)), run(mod, random(4, 16)))
 
 
 def test_a_value_over_the_largest_float16_becomes_infinite_and_the_error_too() -> None:
     mod = network(product, (4, 16))
-    after, _ = HalfProducts("float16").apply(mod)
+    after, wide = (HalfProducts(dtype)(mod) for dtype in ("float16", "bfloat16"))
     x = random(4, 16)
     x[1, 2] = 1e5
     assert relative_error(run(after, x), run(mod, x)) == np.inf
-    wide, _ = HalfProducts("bfloat16").apply(mod)
     assert relative_error(run(wide, x), run(mod, x)) <= EPSILON["bfloat16"]

@@ -6,29 +6,22 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-import tvm
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, helper
 
 from mallorn.graphc.export.compile_network import import_graph
 from mallorn.workers.tvm.network.run_recipe_passes import count_operators
-from tests.unit.graphc import networks
+from tests.fixtures.onnx_network import onnx_network
+from tests.unit.graphc.networks import run
 
 X = np.random.default_rng(0).standard_normal((4, 5)).astype("float32")
 
 
 def gathered(indices: Any, axis: int, *, known: bool) -> ModelProto:
     """Takes from x; the indices are a constant or an input."""
-    kind = helper.np_dtype_to_tensor_dtype(indices.dtype)
-    taken = [helper.make_tensor_value_info("i", kind, indices.shape)]
-    weights = [numpy_helper.from_array(indices, "i")]
-    graph = helper.make_graph(
-        [helper.make_node("Gather", ["x", "i"], ["y"], axis=axis)],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, X.shape), *([] if known else taken)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        weights if known else [],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    node = helper.make_node("Gather", ["x", "i"], ["y"], axis=axis)
+    if known:
+        return onnx_network([node], {"x": X.shape}, {"y": None}, i=indices)
+    return onnx_network([node], {"x": X.shape, "i": indices}, {"y": None})
 
 
 @pytest.mark.pairwise
@@ -41,9 +34,7 @@ def test_it_takes_what_onnx_takes(kind: str, indices: Any, axis: int, known: boo
     mod = import_graph(gathered(given, axis, known=known), {}, None)
     assert "shape_of" not in count_operators(mod)
     assert not known or count_operators(mod) == {"take": 1}
-    machine = networks.machine(mod)
-    args = [X] if known else [X, given]
-    found = machine["main"](*(tvm.runtime.tensor(value) for value in args)).numpy()
+    found = run(mod, *([X] if known else [X, given]))
     np.testing.assert_array_equal(found, np.take(X, given, axis))
 
 

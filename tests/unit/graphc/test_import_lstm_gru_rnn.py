@@ -4,17 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-import tvm
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 from mallorn.core.errors import InvalidModel
 from mallorn.graphc.rnn.scan_function import Scan
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
-from tests.unit.graphc import networks
-from tests.unit.graphc.networks import HASWELL
+from tests.fixtures.onnx_network import saved
+from tests.unit.graphc.networks import HASWELL, run, run_onnxruntime
 
 STEPS, BATCH, INPUTS, HIDDEN = 5, 4, 6, 20
 WIDE = '{"kind":"llvm","mcpu":"znver4","num-cores":2}'
@@ -29,6 +27,7 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def model(
+    folder: Path,
     kind: str,
     *,
     batch: int = BATCH,
@@ -36,7 +35,7 @@ def model(
     state: bool = True,
     bias: bool = True,
     **attrs: Any,
-) -> onnx.ModelProto:
+) -> str:
     """A network of one layer."""
     rng, count = np.random.default_rng(3), 2 if attrs.get("direction") == "bidirectional" else 1
     gates = GATES[kind]
@@ -49,41 +48,19 @@ def model(
     shapes |= {"b": (count, 2 * gates * hidden)} if bias else {}
     states = ["h", "c"][: 2 if kind == "LSTM" else 1] if state else []
     shapes |= dict.fromkeys(states, (count, batch, hidden))
-    weights = [
-        numpy_helper.from_array(rng.uniform(-0.5, 0.5, shape).astype("float32"), name)
-        for name, shape in shapes.items()
-    ]
+    weights = {name: rng.uniform(-0.5, 0.5, shape).astype("float32") for name, shape in shapes.items()}
     given = ["x", "w", "r", "b" if bias else "", *(["", *states] if states else [])]
     results = ["y", "yh", *(["yc"] if kind == "LSTM" else [])]
     node = helper.make_node(kind, given, results, hidden_size=hidden, **attrs)
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [STEPS, batch, INPUTS])
     sizes = {"y": [STEPS, count, batch, hidden]} | {name: [count, batch, hidden] for name in results[1:]}
-    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, sizes[name]) for name in results]
-    graph = helper.make_graph([node], "layer", [x], outputs, weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return saved(folder / "layer.onnx", [node], {"x": [STEPS, batch, INPUTS]}, sizes, **weights)
 
 
-def ours(path: Path, x: Any, target: Any = None) -> list[Any]:
-    """What the imported model computes, compiled for this machine."""
-    mod = load_network(path, target=target).mod
-    machine = networks.machine(mod)
-    return [result.numpy() for result in machine["main"](tvm.runtime.tensor(x))]
-
-
-def saved(folder: Path, network: onnx.ModelProto) -> Path:
-    onnx.save(network, folder / "layer.onnx")
-    return folder / "layer.onnx"
-
-
-def expected(path: Path, x: Any) -> list[Any]:
-    onnxruntime = pytest.importorskip("onnxruntime")
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    return list(session.run(None, {"x": x}))
-
-
-def same(path: Path, batch: int = BATCH, target: Any = None) -> None:
+def same(path: str, batch: int = BATCH, target: Any = None) -> None:
     x = np.random.default_rng(5).uniform(-1, 1, (STEPS, batch, INPUTS)).astype("float32")
-    for result, wanted in zip(ours(path, x, target), expected(path, x), strict=True):
+    for result, wanted in zip(
+        run(load_network(path, target=target).mod, x), run_onnxruntime(path, x), strict=True
+    ):
         np.testing.assert_allclose(result, wanted, rtol=0, atol=2e-6)
 
 
@@ -91,19 +68,19 @@ def same(path: Path, batch: int = BATCH, target: Any = None) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_the_numbers_are_those_of_onnxruntime(tmp_path: Path, form: str, direction: str) -> None:
     kind, attrs = FORMS[form]
-    same(saved(tmp_path, model(kind, direction=direction, **attrs)))
+    same(model(tmp_path, kind, direction=direction, **attrs))
 
 
 @pytest.mark.parametrize("kind", GATES)
 def test_a_state_starts_at_zero_and_an_offset_is_none_where_they_are_not_given(
     tmp_path: Path, kind: str
 ) -> None:
-    same(saved(tmp_path, model(kind, state=False, bias=False)))
+    same(model(tmp_path, kind, state=False, bias=False))
 
 
 @pytest.mark.parametrize(("batch", "hidden", "target"), [(1, 32, WIDE), (1, 7, HASWELL), (7, 16, HASWELL)])
 def test_any_number_of_sequences_and_units_fits(tmp_path: Path, batch: int, hidden: int, target: str) -> None:
-    same(saved(tmp_path, model("LSTM", batch=batch, hidden=hidden)), batch, as_tvm_target(target))
+    same(model(tmp_path, "LSTM", batch=batch, hidden=hidden), batch, as_tvm_target(target))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +93,7 @@ def test_any_number_of_sequences_and_units_fits(tmp_path: Path, batch: int, hidd
 )
 def test_a_form_that_is_not_read_is_named(tmp_path: Path, attrs: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidModel, match=f"TVM cannot import LSTM: the LSTM has {words}"):
-        load_network(saved(tmp_path, model("LSTM", **attrs)))
+        load_network(model(tmp_path, "LSTM", **attrs))
 
 
 def test_sums_keep_the_machine_busy_and_fit_its_registers() -> None:

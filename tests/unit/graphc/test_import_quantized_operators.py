@@ -7,33 +7,25 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-import tvm
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
-from tests.unit.graphc import networks
+from tests.fixtures.onnx_network import onnx_network, saved
+from tests.unit.graphc.networks import run, run_onnxruntime
 
-onnxruntime = pytest.importorskip("onnxruntime")
 quantization = pytest.importorskip("onnxruntime.quantization")
 MICROSOFT = "com.microsoft"
 
 
-def tensor(rng: Any, name: str, *shape: int) -> Any:
-    return numpy_helper.from_array((rng.standard_normal(shape) / 3).astype("float32"), name)
+def drawn(seed: int, **shapes: tuple[int, ...]) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {name: (rng.standard_normal(shape) / 3).astype("float32") for name, shape in shapes.items()}
 
 
 def pictures(opset: int) -> onnx.ModelProto:
     """A small residual network: plain, grouped and depthwise convolutions, pools, a dense layer."""
-    rng = np.random.default_rng(5)
-    weights = [
-        tensor(rng, "w0", 16, 3, 3, 3),
-        tensor(rng, "b0", 16),
-        tensor(rng, "w1", 16, 16, 3, 3),
-        tensor(rng, "b1", 16),
-        tensor(rng, "w2", 16, 1, 3, 3),
-        tensor(rng, "w3", 10, 16),
-        tensor(rng, "b3", 10),
-    ]
+    kernels = {"w0": (16, 3, 3, 3), "w1": (16, 16, 3, 3), "w2": (16, 1, 3, 3), "w3": (10, 16)}
+    weights = drawn(5, **kernels, b0=(16,), b1=(16,), b3=(10,))
     node, pads = helper.make_node, [1, 1, 1, 1]
     nodes = [
         node("Conv", ["x", "w0", "b0"], ["c0"], pads=pads, strides=[2, 2]),
@@ -53,14 +45,12 @@ def pictures(opset: int) -> onnx.ModelProto:
         node("Gemm", ["f", "w3", "b3"], ["y"], transB=1),
     ]
     bounds = {"from": [0], "to": [16], "axis": [1]}
-    weights += [numpy_helper.from_array(np.array(at, "int64"), name) for name, at in bounds.items()]
-    return made(nodes, [1, 3, 16, 16], [1, 10], weights, opset)
+    return onnx_network(nodes, {"x": [1, 3, 16, 16]}, {"y": [1, 10]}, opset=opset, **weights, **bounds)
 
 
 def words(opset: int) -> onnx.ModelProto:
     """Products of a sequence: with weights, and of two computed factors."""
-    rng = np.random.default_rng(6)
-    weights = [tensor(rng, f"w{at}", 32, 32) for at in range(3)] + [tensor(rng, "b", 32)]
+    weights = drawn(6, w0=(32, 32), w1=(32, 32), w2=(32, 32), b=(32,))
     node = helper.make_node
     nodes = [
         node("MatMul", ["x", "w0"], ["q"]),
@@ -72,17 +62,7 @@ def words(opset: int) -> onnx.ModelProto:
         node("MatMul", ["o", "w2"], ["d"]),
         node("Add", ["d", "b"], ["y"]),
     ]
-    return made(nodes, [2, 7, 32], [2, 7, 32], weights, opset)
-
-
-def made(nodes: Any, x: Any, y: Any, weights: Any, opset: int, microsoft: bool = False) -> onnx.ModelProto:
-    inputs, outputs = (
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)]
-        for name, shape in (("x", x), ("y", y))
-    )
-    graph = helper.make_graph(nodes, "network", inputs, outputs, weights)
-    opsets = [helper.make_opsetid("", opset), *([helper.make_opsetid(MICROSOFT, 1)] if microsoft else [])]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    return onnx_network(nodes, {"x": [2, 7, 32]}, {"y": [2, 7, 32]}, opset=opset, **weights)
 
 
 class Samples(quantization.CalibrationDataReader):  # type: ignore[misc]
@@ -97,28 +77,13 @@ def sample(shape: tuple[int, ...], seed: int) -> Any:
     return np.random.default_rng(seed).standard_normal(shape).astype("float32")
 
 
-def ours(path: Path, *inputs: Any) -> list[Any]:
-    """What the imported model computes, compiled for this machine."""
-    mod = load_network(path).mod
-    found = networks.machine(mod)["main"](*map(tvm.runtime.tensor, inputs))
-    return [found.numpy()] if hasattr(found, "numpy") else [result.numpy() for result in found]
-
-
-def theirs(path: Path, *inputs: Any) -> list[Any]:
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    names = [value.name for value in session.get_inputs()]
-    found: list[Any] = session.run(None, dict(zip(names, inputs, strict=True)))
-    return found
-
-
-def near(path: Path, x: Any, *, steps: int = 2) -> None:
+def near(path: str | Path, x: Any, *, steps: int = 2) -> None:
     """The same numbers, but for what rounds the other way at a few places, and what follows from those."""
-    for found, wanted in zip(ours(path, x), theirs(path, x), strict=True):
-        assert found.dtype == wanted.dtype
-        error = np.abs(found.astype("float64") - wanted.astype("float64"))
-        assert error.mean() <= steps * np.abs(wanted).max() / 255
+    (wanted,) = run_onnxruntime(path, x, fused=False)
+    found = run(load_network(path).mod, x)
+    assert found.dtype == wanted.dtype
+    error = np.abs(found.astype("float64") - wanted.astype("float64"))
+    assert error.mean() <= steps * np.abs(wanted).max() / 255
 
 
 NETWORKS = {"pictures": (pictures, (1, 3, 16, 16)), "words": (words, (2, 7, 32))}
@@ -208,12 +173,8 @@ def test_what_onnxruntime_fuses(tmp_path, kind):
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
         helper.make_node(kind, given, ["y"], domain=MICROSOFT, **attrs),
     ]
-    weights = [
-        numpy_helper.from_array(np.asarray(NUMBERS[name]), name)
-        for name in {*given, "s", "z"} & NUMBERS.keys()
-    ]
-    onnx.save(made(nodes, x, (*x[:-1], width), weights, 17, microsoft=True), tmp_path / "fused.onnx")
-    near(tmp_path / "fused.onnx", sample(x, 3))
+    weights = {name: np.asarray(NUMBERS[name]) for name in {*given, "s", "z"} & NUMBERS.keys()}
+    near(saved(tmp_path / "fused.onnx", nodes, {"x": x}, {"y": (*x[:-1], width)}, **weights), sample(x, 3))
 
 
 def test_a_scale_in_a_vector_of_one_number_is_that_number(tmp_path):
@@ -222,9 +183,7 @@ def test_a_scale_in_a_vector_of_one_number_is_that_number(tmp_path):
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
         helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"]),
     ]
-    weights = [numpy_helper.from_array(value, key) for key, value in numbers.items()]
-    onnx.save(made(nodes, (2, 3), (2, 3), weights, 17), tmp_path / "vector.onnx")
-    near(tmp_path / "vector.onnx", sample((2, 3), 1))
+    near(saved(tmp_path / "vector.onnx", nodes, {"x": (2, 3)}, {"y": (2, 3)}, **numbers), sample((2, 3), 1))
 
 
 def test_convolutions_of_integers_with_zero_points(tmp_path):
@@ -234,6 +193,5 @@ def test_convolutions_of_integers_with_zero_points(tmp_path):
         helper.make_node("ConvInteger", ["q", "w", "z", "wz"], ["i"], pads=[1, 1, 1, 1]),
         helper.make_node("Cast", ["i"], ["y"], to=TensorProto.FLOAT),
     ]
-    weights = [numpy_helper.from_array(np.asarray(value), key) for key, value in numbers.items()]
-    onnx.save(made(nodes, (1, 3, 6, 6), (1, 4, 6, 6), weights, 17), tmp_path / "integers.onnx")
-    near(tmp_path / "integers.onnx", sample((1, 3, 6, 6), 1), steps=0)
+    path = saved(tmp_path / "integers.onnx", nodes, {"x": (1, 3, 6, 6)}, {"y": (1, 4, 6, 6)}, **numbers)
+    near(path, sample((1, 3, 6, 6), 1), steps=0)

@@ -13,10 +13,9 @@ from mallorn.graphc.quant.int8_depthwise_conv import Int8DepthwiseConv
 from mallorn.searchers.roller.rank_candidates import ranked
 from mallorn.workers.tvm.programs.program_blocks import blocks_of, operator_of, tensor_args
 from mallorn.workers.tvm.programs.workload_key import rename_blocks_canonically
-from mallorn.workers.tvm.space.rebuild_schedule import rebuild
 from mallorn.workers.tvm.space.sketches import design_space
 from tests.unit.graphc import networks
-from tests.unit.graphc.networks import HASWELL, NHWC, UNOPTIMIZED, fused, program, random_of, run
+from tests.unit.graphc.networks import HASWELL, NHWC, assert_same, call, fused, program, random_of, scheduled
 from tests.unit.graphc.pass_conformance import PassConformance
 
 DATA = (2, 9, 12, 48)
@@ -64,20 +63,13 @@ def network(
 )
 def test_sums_are_those_of_the_module_as_it_was(dtype: str, zero: int, kernel: int, attrs: Any) -> None:
     mod = network(dtype=dtype, zero=zero, kernel=kernel, **attrs)
-    after = networks.rewritten(Int8DepthwiseConv(), mod)
-    assert after is not None
-    x = random_of(dtype, *DATA)
-    np.testing.assert_array_equal(run(after, x), run(mod, x))
+    assert_same(networks.rewritten(Int8DepthwiseConv(), mod), mod, tolerance=0)
 
 
 @pytest.mark.parametrize("channels", [4, 24, 40])
 def test_channels_may_fill_narrow_vectors(channels: int) -> None:
-    data = (1, 6, 6, channels)
-    mod = network(data=data, padding=1)
-    after = networks.rewritten(Int8DepthwiseConv(), mod)
-    assert after is not None
-    x = random_of("uint8", *data)
-    np.testing.assert_array_equal(run(after, x), run(mod, x))
+    mod = network(data=(1, 6, 6, channels), padding=1)
+    assert_same(networks.rewritten(Int8DepthwiseConv(), mod), mod, tolerance=0)
 
 
 class TestInt8DepthwiseConv(PassConformance):
@@ -98,7 +90,7 @@ gv[1, 1, 1, 8] = subtract(lv[1, 1, 1, 8], constant[8])
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "the data is not int8 or uint8": of_reals(),
+            "the data is not int8 or uint8": networks.convolution(DATA, (3, 3, 1, 48), groups=48),
             "the channels do not fill vectors of 4": network(data=(1, 6, 6, 6)),
             "the convolution is not depthwise": plain(),
             "the channels are not last, or the weights are computed": network(
@@ -119,30 +111,15 @@ def plain() -> Any:
     return networks.network(body, (1, 6, 6, 8), dtype="uint8")
 
 
-def of_reals() -> Any:
-    def body(_: Any, x: Any) -> Any:
-        return relax.op.nn.conv2d(x, networks.weights(3, 3, 1, 48), groups=48, **NHWC)
-
-    return networks.network(body, DATA)
-
-
 @pytest.mark.parametrize("strides", [1, 2])
 @pytest.mark.parametrize("lanes", [8, 16])
 def test_strips_hold_the_bytes_that_they_make_real(strides: int, lanes: int) -> None:
     after = networks.rewritten(Int8DepthwiseConv(lanes), network(followed=True, padding=1, strides=strides))
-    assert after is not None
     mod = rename_blocks_canonically(program(fused(after), "fused_taps"))
     assert operator_of(blocks_of(mod)) == "depthwise_conv2d"
     (sketch,) = design_space(tvm.ir.save_json(mod), HASWELL)
     decisions = ranked([sketch], (), assume_typical_cpu(cores=2, lanes=8), 1)[0].decisions
-    schedule = rebuild(tvm.ir.save_json(mod), HASWELL, sketch.trace, decisions)
-    assert schedule is not None
-    assert schedule.mod.script().count("T.parallel(") == 1
+    after = scheduled(mod, HASWELL, decisions)
+    assert after.script().count("T.parallel(") == 1
     arrays = [random_of(dtype, *shape) for _, dtype, shape in tensor_args(mod)]
-    np.testing.assert_allclose(computed(schedule.mod, arrays), computed(mod, arrays), rtol=1e-5, atol=1e-3)
-
-
-def computed(mod: Any, arrays: list[Any]) -> Any:
-    tensors = [tvm.runtime.tensor(array) for array in arrays]
-    networks.linked(tvm.compile(mod, UNOPTIMIZED))["main"](*tensors)
-    return tensors[-1].numpy()
+    np.testing.assert_allclose(call(after, *arrays), call(mod, *arrays), rtol=1e-5, atol=1e-3)

@@ -15,7 +15,7 @@ from mallorn.workers.tvm.programs.tensor_intrinsics import load_intrinsics
 from mallorn.workers.tvm.space.rebuild_schedule import rebuild
 from mallorn.workers.tvm.space.sketches import design_space
 from tests.unit.graphc import networks
-from tests.unit.graphc.networks import HASWELL, NHWC, TILES, program, random_of, run
+from tests.unit.graphc.networks import HASWELL, TILES, product, program, random_of
 from tests.unit.graphc.pass_conformance import PassConformance
 
 TARGETS = {
@@ -29,35 +29,30 @@ WITHOUT = '{"kind":"llvm","mcpu":"x86-64","num-cores":1}'
 
 
 def network(
-    data: tuple[int, ...], weights: Any, dtype: str = "uint8", zero: int = 0, **convolution: Any
+    data: tuple[int, ...], weights: Any, dtype: str = "uint8", zero: Any = 0, **convolution: Any
 ) -> Any:
-    """A module of one product, a convolution in NHWC if it has arguments."""
+    """Build a module of one product, a convolution if it has arguments; a zero point of None is computed."""
 
     def body(emit: Any, x: Any) -> Any:
-        less = (
-            emit(relax.op.subtract(emit(relax.op.astype(x, "int16")), relax.const(zero, "int16")))
-            if zero
-            else x
-        )
-        w = relax.const(weights)
-        if convolution:
-            return relax.op.nn.conv2d(less, w, **NHWC, **convolution, out_dtype="int32")
-        return relax.op.matmul(less, w, out_dtype="int32")
+        wide = emit(relax.op.astype(x, "int16")) if zero != 0 else x
+        if zero is None:
+            wide = emit(relax.op.subtract(wide, emit(relax.op.astype(emit(relax.op.min(x)), "int16"))))
+        elif zero:
+            wide = emit(relax.op.subtract(wide, relax.const(zero, "int16")))
+        return product(wide, weights, "int32", **convolution)
 
     return networks.network(body, data, dtype=dtype)
 
 
-def rewritten(mod: Any, target: str = WIDE) -> Any | None:
+def rewritten(mod: Any, target: str = WIDE) -> Any:
     """The module after the pass; None where the pass left it alone."""
     with as_tvm_target(target):
         return networks.rewritten(Int8DotProducts(), mod)
 
 
-def assert_same(mod: Any, *data: Any) -> None:
+def assert_same(mod: Any) -> None:
     """The pass takes it, and its sums are those of the module as it was."""
-    after = rewritten(mod)
-    assert after is not None
-    np.testing.assert_array_equal(run(after, *data), run(mod, *data))
+    networks.assert_same(rewritten(mod), mod, tolerance=0)
 
 
 @pytest.mark.pairwise
@@ -65,7 +60,7 @@ def assert_same(mod: Any, *data: Any) -> None:
 @pytest.mark.parametrize("zero", [0, 7, -3])
 @pytest.mark.parametrize("data", [(8, 8), (1, 36), (2, 3, 16), (5, 10)], ids=str)
 def test_a_product_is_that_of_integers(data: tuple[int, ...], dtype: str, zero: int) -> None:
-    assert_same(network(data, random_of("int8", data[-1], 32), dtype, zero), random_of(dtype, *data))
+    assert_same(network(data, random_of("int8", data[-1], 32), dtype, zero))
 
 
 @pytest.mark.pairwise
@@ -82,10 +77,7 @@ def test_a_product_is_that_of_integers(data: tuple[int, ...], dtype: str, zero: 
     ids=["plain", "padded", "dilated"],
 )
 def test_a_convolution_is_that_of_integers(channels: int, dtype: str, zero: int, options: Any) -> None:
-    data = 2, 9, 8, channels
-    assert_same(
-        network(data, random_of("int8", 3, 3, channels, 16), dtype, zero, **options), random_of(dtype, *data)
-    )
+    assert_same(network((2, 9, 8, channels), random_of("int8", 3, 3, channels, 16), dtype, zero, **options))
 
 
 @pytest.mark.pairwise
@@ -98,35 +90,20 @@ def test_planes_are_convolved_as_they_lie(channels: int, size: int, padding: Any
     def body(emit: Any, x: Any) -> Any:
         less = emit(relax.op.subtract(emit(relax.op.astype(x, "int16")), relax.const(9, "int16")))
         last = emit(relax.op.permute_dims(less, [0, 2, 3, 1]))
-        weights = relax.const(random_of("int8", size, size, channels, 16))
         options = {"padding": padding, "strides": (1, 2), "dilation": (2, 1)}
-        return relax.op.nn.conv2d(last, weights, **NHWC, **options, out_dtype="int32")
+        return product(last, random_of("int8", size, size, channels, 16), "int32", **options)
 
-    mod = networks.network(body, (2, channels, 9, 8), dtype="uint8")
-    assert_same(mod, random_of("uint8", 2, channels, 9, 8))
+    assert_same(networks.network(body, (2, channels, 9, 8), dtype="uint8"))
 
 
 @pytest.mark.parametrize("outputs", [12, 24, 40])
 def test_the_last_vector_of_outputs_need_not_be_whole(outputs: int) -> None:
-    assert_same(network((5, 8), random_of("int8", 8, outputs)), random_of("uint8", 5, 8))
-
-
-def with_computed_zero(data: tuple[int, ...], weights: Any, **convolution: Any) -> Any:
-    def body(emit: Any, x: Any) -> Any:
-        zero = emit(relax.op.astype(emit(relax.op.min(x)), "int16"))
-        less = emit(relax.op.subtract(emit(relax.op.astype(x, "int16")), zero))
-        w = relax.const(weights)
-        if convolution:
-            return relax.op.nn.conv2d(less, w, **NHWC, **convolution, out_dtype="int32")
-        return relax.op.matmul(less, w, out_dtype="int32")
-
-    return networks.network(body, data, dtype="uint8")
+    assert_same(network((5, 8), random_of("int8", 8, outputs)))
 
 
 @pytest.mark.parametrize("inputs", [8, 10], ids=["quads", "quads that are filled up"])
 def test_a_zero_point_may_be_computed(inputs: int) -> None:
-    mod = with_computed_zero((5, inputs), random_of("int8", inputs, 32))
-    assert_same(mod, random_of("uint8", 5, inputs))
+    assert_same(network((5, inputs), random_of("int8", inputs, 32), zero=None))
 
 
 @pytest.mark.parametrize("zero", [0, 7])
@@ -144,8 +121,7 @@ def test_sums_that_fill_tiles_are_computed_by_them(
     mod = network(data, random_of("int8", *kernel, data[-1], 48), dtype, zero, **options)
     after = rewritten(mod, TILES)
     assert "mallorn_tiles_tdpbusd" in after.script()
-    x = random_of(dtype, *data)
-    np.testing.assert_array_equal(run(replace_special_instructions(after), x), run(mod, x))
+    networks.assert_same(replace_special_instructions(after), mod, tolerance=0)
 
 
 @pytest.mark.parametrize(
@@ -189,8 +165,8 @@ gv[2, 8] = subtract(lv3[2, 8], constant[8])
                 3, 3, 3, 3, dilation=2
             ),
             "the convolution has groups": convolution(16, 3, 3, 1, groups=16),
-            "the zero point is computed": with_computed_zero(
-                (1, 3, 3, 4), random_of("int8", 1, 1, 4, 16), padding=0
+            "the zero point is computed": network(
+                (1, 3, 3, 4), random_of("int8", 1, 1, 4, 16), zero=None, padding=0
             ),
             "the result is float32, not int32": networks.network(
                 lambda _, x: relax.op.matmul(x, networks.weights(8, 16)), (4, 8)
@@ -209,8 +185,8 @@ def test_a_processor_without_the_instruction_is_the_reason() -> None:
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 def test_schedules_come_down_to_the_instruction(target: str) -> None:
     load_intrinsics("llvm", "x86_64")
-    product = network((8, 64), random_of("int8", 64, 32))
-    fused = networks.fused(rewritten(product, target), as_tvm_target(target))
+    mod = network((8, 64), random_of("int8", 64, 32))
+    fused = networks.fused(rewritten(mod, target), as_tvm_target(target))
     tir = tvm.ir.save_json(program(fused, "int8_matmul"))
     sketch = next(sketch for sketch in design_space(tir, target) if "auto_tensorize" in sketch.trace)
     decisions = [

@@ -21,26 +21,22 @@ from mallorn.workers.tvm.network.graph_recipes import TUNED
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target, count_operators, run_steps
 from mallorn.workers.tvm.programs.workload_key import rename_blocks_canonically
+from tests.fixtures.onnx_network import onnx_network
 from tests.unit.graphc import networks
-from tests.unit.graphc.networks import HASWELL, difference
+from tests.unit.graphc.networks import HASWELL, difference, program, random, run_onnxruntime
 from tests.unit.graphc.pass_conformance import PassConformance
 from tests.unit.graphc.test_int8_dot_products import WIDE
+
+pytest.importorskip("onnxruntime")
 
 onnxruntime = pytest.importorskip("onnxruntime")
 NEAR = 3e-4  # of the largest result: inputs are of 13 bits at least
 LIMITS = {"INT4": (-8, 8), "UINT4": (0, 16), "INT8": (-128, 128), "UINT8": (0, 256)}
 
 
-def model(nodes: Any, x: tuple[int, ...], y: tuple[int, ...], weights: Any, kind: int = 1) -> onnx.ModelProto:
-    inputs = [helper.make_tensor_value_info("x", kind, x)]
-    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, y)]
-    imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
-    graph = helper.make_graph(nodes, "g", inputs, outputs, initializer=weights)
-    return helper.make_model(graph, opset_imports=imports, ir_version=10)
-
-
-def array(name: str, value: Any) -> Any:
-    return numpy_helper.from_array(np.asarray(value), name)
+def model(nodes: Any, x: Any, y: tuple[int, ...], **weights: Any) -> onnx.ModelProto:
+    """A network from `x`, whose sizes or an example are given, to `y`."""
+    return onnx_network(nodes, {"x": x}, {"y": y}, opset=21, **weights)
 
 
 def n_bits(
@@ -55,28 +51,21 @@ def n_bits(
 ) -> onnx.ModelProto:
     rng = np.random.default_rng(inputs + outputs)
     blocks = -(-inputs // block)
-    weights = [
-        array("w", rng.integers(0, 256, (outputs, blocks, block * bits // 8)).astype("uint8")),
-        array("s", rng.random(outputs * blocks).astype("float32") + 0.1),
-        array("z", rng.integers(0, 256, outputs * -(-blocks * bits // 8)).astype("uint8")),
-        array("b", rng.standard_normal(outputs).astype("float32")),
-    ]
+    weights = {
+        "w": rng.integers(0, 256, (outputs, blocks, block * bits // 8)).astype("uint8"),
+        "s": rng.random(outputs * blocks).astype("float32") + 0.1,
+        "z": rng.integers(0, 256, outputs * -(-blocks * bits // 8)).astype("uint8"),
+        "b": rng.standard_normal(outputs).astype("float32"),
+    }
     given = ["x", "w", "s", "z" if zeros else "", "", "b"]
-    node = helper.make_node(
-        "MatMulNBits",
-        given if bias else given[: 4 if zeros else 3],
-        ["y"],
-        domain="com.microsoft",
-        bits=bits,
-        block_size=block,
-        K=inputs,
-        N=outputs,
-    )
-    used = [weight for weight in weights if weight.name in node.input]
-    return model([node], (*rows, inputs), (*rows, outputs), used)
+    given = given if bias else given[: 4 if zeros else 3]
+    attrs = {"bits": bits, "block_size": block, "K": inputs, "N": outputs}
+    node = helper.make_node("MatMulNBits", given, ["y"], domain="com.microsoft", **attrs)
+    used = {name: weight for name, weight in weights.items() if name in given}
+    return model([node], (*rows, inputs), (*rows, outputs), **used)
 
 
-def coded(kind: str, shape: tuple[int, int], axis: int, block: int | None) -> tuple[Any, list[Any]]:
+def coded(kind: str, shape: tuple[int, int], axis: int, block: int | None) -> tuple[Any, dict[str, Any]]:
     """A matrix that a node decodes, blocks along an axis, or a scale for each place of the other one."""
     rng, limits, dtype = np.random.default_rng(shape), LIMITS[kind], getattr(TensorProto, kind)
     sizes = list(shape)
@@ -84,14 +73,12 @@ def coded(kind: str, shape: tuple[int, int], axis: int, block: int | None) -> tu
     scales = rng.random(sizes).astype("float32") + 0.1
     found = {"w": rng.integers(*limits, shape), "z": rng.integers(*limits, scales.shape)}
     kept = scales if block else scales.reshape(-1)
-    tensors = [
-        helper.make_tensor(
-            name, dtype, value.shape if block or name == "w" else kept.shape, value.reshape(-1)
-        )
+    tensors = {
+        name: helper.make_tensor(name, dtype, shape if name == "w" else kept.shape, value.reshape(-1))
         for name, value in found.items()
-    ]
+    }
     attrs = {"axis": axis, "block_size": block} if block else {"axis": 1 - axis}
-    return helper.make_node("DequantizeLinear", ["w", "s", "z"], ["d"], **attrs), [*tensors, array("s", kept)]
+    return helper.make_node("DequantizeLinear", ["w", "s", "z"], ["d"], **attrs), tensors | {"s": kept}
 
 
 def lowered(network: onnx.ModelProto, folder: Path, target: str = WIDE) -> Any:
@@ -116,21 +103,12 @@ def kept_as_reals(mod: Any) -> int:
 
 
 def ours(mod: Any, x: Any, target: str = WIDE) -> Any:
-    machine = networks.machine(mod, networks.unoptimized(target))
-    return machine["main"](tvm.runtime.tensor(x)).numpy()
+    return networks.run(mod, x, target=networks.unoptimized(target))
 
 
 def theirs(network: onnx.ModelProto, x: Any) -> Any:
     """Of onnxruntime, as it is written: what it fuses, it computes with inputs of 8 bits."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    text = network.SerializeToString()
-    session = onnxruntime.InferenceSession(text, options, providers=["CPUExecutionProvider"])
-    return session.run(None, {"x": x})[0]
-
-
-def random(*shape: int) -> Any:
-    return np.random.default_rng(sum(shape)).standard_normal(shape).astype("float32")
+    return run_onnxruntime(network, x, fused=False)[0]
 
 
 def runs_here(target: str) -> bool:
@@ -189,12 +167,10 @@ def test_decoded_weights_of_a_product_stay_bytes(
     inputs, outputs = 96, 48
     shape, axis = ((outputs, inputs), 1) if transposed else ((inputs, outputs), 0)
     node, weights = coded(kind, shape, axis, block)
-    product = (
-        helper.make_node("Gemm", ["x", "d"], ["y"], transB=1)
-        if transposed
-        else helper.make_node("MatMul", ["x", "d"], ["y"])
-    )
-    network = model([node, product], (3, inputs), (3, outputs), weights)
+    product = helper.make_node("MatMul", ["x", "d"], ["y"])
+    if transposed:
+        product = helper.make_node("Gemm", ["x", "d"], ["y"], transB=1)
+    network = model([node, product], (3, inputs), (3, outputs), **weights)
     mod, x = lowered(network, tmp_path), random(3, inputs)
     assert difference(ours(mod, x), theirs(network, x)) < NEAR
     assert kept_as_reals(mod) <= inputs * outputs // 16
@@ -205,8 +181,9 @@ def test_decoded_weights_of_a_product_stay_bytes(
 def test_rows_of_a_table_are_decoded_behind_the_look_up(tmp_path: Path, kind: str, axis: int) -> None:
     node, weights = coded(kind, (64, 96), axis, 32 if axis else None)
     gather = helper.make_node("Gather", ["d", "x"], ["y"])
-    network = model([node, gather], (2, 3), (2, 3, 96), weights, TensorProto.INT64)
-    mod, places = lowered(network, tmp_path), np.array([[0, 63, 7], [-1, 5, 5]])
+    places = np.array([[0, 63, 7], [-1, 5, 5]])
+    network = model([node, gather], places, (2, 3, 96), **weights)
+    mod = lowered(network, tmp_path)
     np.testing.assert_allclose(ours(mod, places), theirs(network, places), rtol=1e-6)
     assert kept_as_reals(mod) < 64 * 96 // 16
 
@@ -285,7 +262,6 @@ def unmoved() -> Any:
 def test_a_product_of_weights_that_are_decoded_otherwise_keeps_its_numbers(mod: Any, inputs: int) -> None:
     with as_tvm_target(HASWELL):
         after = networks.rewritten(KeepBlockQuantizedWeights(), mod)
-    assert after is not None
     x = random(2, inputs)
     assert difference(ours(after, x, HASWELL), networks.run(mod, x)) < NEAR
 
@@ -312,15 +288,13 @@ def test_inputs_that_are_no_numbers_give_none(tmp_path: Path) -> None:
 
 def test_the_work_of_a_product_is_counted(tmp_path: Path) -> None:
     mod = lowered(n_bits((2,), 64, 32, bits=4, block=32, zeros=False), tmp_path)
-    (function,) = (f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
-    program = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    assert describe_task(rename_blocks_canonically(program), "t", 1).flops == 2 * 2 * 64 * 32
+    function = rename_blocks_canonically(program(mod))
+    assert describe_task(function, "t", 1).flops == 2 * 2 * 64 * 32
 
 
 def test_nobody_lays_packed_weights_out_anew(tmp_path: Path) -> None:
     mod = lowered(n_bits((2,), 64, 32, bits=4, block=32, zeros=False, bias=True), tmp_path)
-    (function,) = (f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
-    assert "layout_free_buffers" not in function.attrs
+    assert "layout_free_buffers" not in program(mod)["main"].attrs
 
 
 def test_sizes_behind_a_product_are_known(tmp_path: Path) -> None:
@@ -346,7 +320,8 @@ def test_what_is_not_taken_is_said(tmp_path: Path, change: Any, told: str) -> No
     (node,) = network.graph.node
     del node.attribute[[each.name for each in node.attribute].index("bits")]
     change(node)
-    network.graph.initializer.append(array("order", np.arange(64, dtype="int32")[::-1] // 32))
+    order = numpy_helper.from_array(np.arange(64, dtype="int32")[::-1] // 32, "order")
+    network.graph.initializer.append(order)
     with pytest.raises(InvalidModel, match=told):
         lowered(network, tmp_path)
 
@@ -355,25 +330,18 @@ def table_of(bits: int, kind: str, *, zeros: bool) -> onnx.ModelProto:
     """A look-up in a table of 40 rows of 64 numbers, in blocks of 32; bytes hold two numbers of 4 bits."""
     rng, packed = np.random.default_rng(bits), kind == "UINT8" and bits == 4
     sizes, blocks = {"w": (40, 32 if packed else 64), "z": (40, 1 if packed else 2)}, (40, 2)
-    tensors = [
-        helper.make_tensor(
+    tensors = {
+        name: helper.make_tensor(
             name, getattr(TensorProto, kind), shape, rng.integers(*LIMITS[kind], shape).ravel()
         )
         for name, shape in sizes.items()
         if name == "w" or zeros
-    ]
-    node = helper.make_node(
-        "GatherBlockQuantized",
-        ["w", "x", "s", *(["z"] if zeros else [])],
-        ["y"],
-        domain="com.microsoft",
-        bits=bits,
-        block_size=32,
-        gather_axis=0,
-        quantize_axis=1,
-    )
-    scales = array("s", rng.random(blocks).astype("float32") + 0.1)
-    return model([node], (2, 3), (2, 3, 64), [*tensors, scales], TensorProto.INT64)
+    }
+    attrs = {"bits": bits, "block_size": 32, "gather_axis": 0, "quantize_axis": 1}
+    given = ["w", "x", "s", *(["z"] if zeros else [])]
+    node = helper.make_node("GatherBlockQuantized", given, ["y"], domain="com.microsoft", **attrs)
+    scales = rng.random(blocks).astype("float32") + 0.1
+    return model([node], np.zeros((2, 3), "int64"), (2, 3, 64), **tensors, s=scales)
 
 
 @pytest.mark.parametrize("zeros", [False, True], ids=["no zero points", "zero points"])

@@ -20,6 +20,7 @@ from mallorn.graphc.export.library_metadata import (
 from mallorn.workers.device.target_support import needed_flags
 from mallorn_runtime import read_library_file
 from mallorn_runtime.library_file import find_section
+from tests.fixtures.onnx_network import onnx_network
 
 COMPILERS = [name for name in ("cc", "g++") if shutil.which(name)]
 SPEC = {"name": 'q"\\ ??/ü', "dtype": "float32", "shape": [1, 2]}
@@ -48,9 +49,8 @@ def test_any_name_survives_both_compilers(compiler: str, tmp_path: Path) -> None
 
 
 def network(shape: list[Any]) -> Any:
-    ends = [helper.make_tensor_value_info(name, TensorProto.INT64, shape) for name in "xy"]
-    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", ends[:1], ends[1:])
-    return helper.make_model(graph)
+    x, y = ({name: helper.make_tensor_value_info(name, TensorProto.INT64, shape)} for name in "xy")
+    return onnx_network([helper.make_node("Identity", ["x"], ["y"])], x, y)
 
 
 def test_outputs_of_a_range_have_the_names_of_free_dimensions() -> None:

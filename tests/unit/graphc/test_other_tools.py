@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper
 
 pytest.importorskip("onnxruntime")
 from mallorn.workers.tvm.network.run_recipe_passes import count_operators
+from tests.fixtures.onnx_network import onnx_network
 from tests.unit.graphc.test_compute_in_integers import lowered, near
-from tests.unit.graphc.test_import_quantized_operators import made, sample
+from tests.unit.graphc.test_import_quantized_operators import sample
 
 CHANNELS, SHAPE = 16, (1, 16, 8, 8)
 
@@ -22,11 +23,11 @@ class Written:
     def __init__(self, data: str, **form: bool) -> None:
         self.data, self.form = np.dtype(data), form
         self.nodes: list[Any] = []
-        self.constants: list[Any] = []
+        self.constants: dict[str, Any] = {}
         self._rng = np.random.default_rng(11)
 
     def constant(self, name: str, value: Any) -> str:
-        self.constants.append(numpy_helper.from_array(np.asarray(value), name))
+        self.constants[name] = value
         return name
 
     def node(self, kind: str, inputs: list[str], name: str, **attrs: Any) -> str:
@@ -74,7 +75,7 @@ class Written:
         factors = [self.activation("x", "start"), self.weights("w", CHANNELS, 32), self.bias("b")]
         found = self.node("Gemm", factors, "product", transB=1)
         self.node("Identity", [self.activation(found, "end")], "y")
-        return made(self.nodes, [4, 32], [4, CHANNELS], self.constants, 17)
+        return onnx_network(self.nodes, {"x": [4, 32]}, {"y": [4, CHANNELS]}, **self.constants)
 
     def residual(self) -> onnx.ModelProto:
         start = self.activation("x", "start")
@@ -86,7 +87,7 @@ class Written:
         outer = self.convolution(inner, "second")
         both = self.node("Add", [self.activation(outer, "outer"), start], "both")
         self.node("Identity", [self.activation(both, "end")], "y")
-        return made(self.nodes, list(SHAPE), list(SHAPE), self.constants, 17)
+        return onnx_network(self.nodes, {"x": SHAPE}, {"y": SHAPE}, **self.constants)
 
 
 @pytest.mark.parametrize(

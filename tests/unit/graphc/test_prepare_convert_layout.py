@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
 from mallorn.graphc.layout.prepare_convert_layout import PrepareConvertLayout
 from mallorn.graphc.phases import CHANNELS_LAST
-from tests.unit.graphc.networks import difference, network, random, run, weights
+from tests.fixtures.onnx_network import onnx_network
+from tests.unit.graphc.networks import assert_same, network, random, weights
 from tests.unit.graphc.pass_conformance import PassConformance
 
 DATA = (1, 4, 6, 7)
@@ -44,20 +45,15 @@ def transposes(mod: Any) -> int:
     ids=["leaky", "channels", "places"],
 )
 def test_nothing_between_is_transposed(operator: Any) -> None:
-    mod, x = between(operator), random(*DATA)
+    mod = between(operator)
     assert transposes(mod) > 2
-    assert transposes(PrepareConvertLayout()(mod)) == 2
-    assert difference(run(PrepareConvertLayout()(mod), x), run(mod, x)) <= 1e-6
+    assert transposes(assert_same(PrepareConvertLayout()(mod), mod, tolerance=1e-6)) == 2
 
 
 def test_a_constant_with_all_axes_keeps_its_type() -> None:
-    builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType(DATA, "int64"))
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            total = builder.emit_output(relax.op.add(x, relax.const(np.ones((4, 1, 1), "int64"), "int64")))
-        builder.emit_func_output(total)
-    after, report = PrepareConvertLayout().apply(builder.get())
+    ones = relax.const(np.ones((4, 1, 1), "int64"), "int64")
+    mod = network(lambda _, x: relax.op.add(x, ones), DATA, dtype="int64")
+    after, report = PrepareConvertLayout().apply(mod)
     assert (report.fired, after["main"].ret_ty.dtype) == (1, "int64")
 
 
@@ -69,19 +65,14 @@ def padded(pads: list[int], mode: str = "constant", value: float = 0.0) -> Any:
         helper.make_node("Pad", ["x", "p", "v"], ["t"], mode=mode),
         helper.make_node("Conv", ["t", "w"], ["y"], kernel_shape=[3] * axes, pads=[1] * 2 * axes),
     ]
-    source = helper.make_tensor_value_info("x", TensorProto.FLOAT, DATA[: axes + 2])
-    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * (axes + 2))
-    initializer = [numpy_helper.from_array(array, name) for name, array in given.items()]
-    graph = helper.make_graph(nodes, "g", [source], [result], initializer=initializer)
-    return from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9))
+    return from_onnx(onnx_network(nodes, {"x": DATA[: axes + 2]}, {"y": [None] * (axes + 2)}, **given))
 
 
 @pytest.mark.parametrize("pads", [[0, 0, 2, 0, 0, 0], [0, 0, 1, 2, 0, 0, 3, 0]], ids=str)
 def test_zeros_around_become_the_convolution_s_own(pads: list[int]) -> None:
-    mod, x = padded(pads), random(*DATA[: len(pads) // 2])
-    after = PrepareConvertLayout()(mod)
+    mod = padded(pads)
+    after = assert_same(PrepareConvertLayout()(mod), mod, tolerance=1e-6)
     assert "pad," not in after["main"].script()
-    assert difference(run(after, x), run(mod, x)) <= 1e-6
 
 
 @pytest.mark.parametrize(
@@ -94,10 +85,9 @@ def test_zeros_around_become_the_convolution_s_own(pads: list[int]) -> None:
     ids=["mirrored", "ones", "cut off"],
 )
 def test_other_padding_stays(pads: list[int], mode: str, value: float) -> None:
-    mod, x = padded(pads, mode, value), random(*DATA)
-    after = PrepareConvertLayout()(mod)
+    mod = padded(pads, mode, value)
+    after = assert_same(PrepareConvertLayout()(mod), mod, tolerance=0)
     assert "call_tir" in after["main"].script()
-    assert difference(run(after, x), run(mod, x)) == 0
 
 
 class TestPrepareConvertLayout(PassConformance):

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-import tvm
 from onnx import numpy_helper
 
 from benchmarks.networks.quantised import QUANTISED
@@ -37,8 +36,7 @@ def inputs_of(path: Path) -> dict[str, Any]:
 
 
 def computed(path: Path, inputs: dict[str, Any]) -> list[Any]:
-    machine = networks.machine(lowered(path))
-    return [machine["main"](*map(tvm.runtime.tensor, inputs.values())).numpy()]
+    return [networks.run(lowered(path), *inputs.values())]
 
 
 def assert_close(path: Path) -> None:

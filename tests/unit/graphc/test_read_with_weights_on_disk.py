@@ -6,24 +6,25 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-import tvm
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from mallorn.graphc.export.compile_network import import_graph
 from mallorn.graphc.onnx import read_with_weights_on_disk
-from tests.unit.graphc import networks
+from tests.fixtures.onnx_network import onnx_network, saved
+from tests.unit.graphc.networks import run
 
 KINDS = ("float32", "float16", "float64", "int8", "uint8", "int16", "int32", "int64", "bool")
 
 
-def model(*tensors: TensorProto) -> ModelProto:
+def model(*given: TensorProto) -> ModelProto:
     """A model that gives back its constants."""
-    nodes = [helper.make_node("Relu", ["x"], ["y"])]
-    outputs = [helper.make_tensor_value_info("y", 1, (4,))]
-    outputs += [helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in tensors]
-    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", 1, (4,))], outputs, tensors)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    tensors = {tensor.name: tensor for tensor in given}
+    results = {"y": (4,)} | {
+        name: np.zeros(tensor.dims, helper.tensor_dtype_to_np_dtype(tensor.data_type))
+        for name, tensor in tensors.items()
+    }
+    return onnx_network([helper.make_node("Relu", ["x"], ["y"])], {"x": (4,)}, results, **tensors)
 
 
 def elements(kind: str, count: int = read_with_weights_on_disk.HEAVY_BYTES) -> Any:
@@ -34,14 +35,9 @@ def elements(kind: str, count: int = read_with_weights_on_disk.HEAVY_BYTES) -> A
 def test_constants_of_every_type_are_those_of_the_file(tmp_path: Path, outside: bool) -> None:
     tensors = [numpy_helper.from_array(elements(kind), kind) for kind in KINDS]
     tensors.append(numpy_helper.from_array(elements("float32", 8), "light"))
-    onnx.save(
-        model(*tensors),
-        str(tmp_path / "m.onnx"),
-        save_as_external_data=outside,
-        location="d",
-        size_threshold=0,
-    )
-    lean = read_with_weights_on_disk.read(tmp_path / "m.onnx")
+    path = tmp_path / "m.onnx"
+    onnx.save(model(*tensors), path, save_as_external_data=outside, location="d", size_threshold=0)
+    lean = read_with_weights_on_disk.read(path)
     assert lean.ByteSize() < read_with_weights_on_disk.HEAVY_BYTES
     assert {t.name for t in lean.graph.initializer if t.external_data} == set(KINDS)
     found = [
@@ -55,17 +51,11 @@ def test_constants_of_every_type_are_those_of_the_file(tmp_path: Path, outside: 
 
 def test_tvm_gets_what_the_references_point_to(tmp_path: Path) -> None:
     heavy = np.random.default_rng(1).standard_normal((300, 100)).astype("float32")
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
-    inputs = [helper.make_tensor_value_info("x", 1, (2, 300))]
-    outputs = [helper.make_tensor_value_info("y", 1, (2, 100))]
-    graph = helper.make_graph(nodes, "g", inputs, outputs, [numpy_helper.from_array(heavy, "w")])
-    whole = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    onnx.save(whole, str(tmp_path / "m.onnx"))
-    assert read_with_weights_on_disk.read(tmp_path / "m.onnx").graph.initializer[0].external_data
-    mod = import_graph(read_with_weights_on_disk.read(tmp_path / "m.onnx"), {}, None)
-    machine = networks.machine(mod)
-    x = np.ones((2, 300), "float32")
-    np.testing.assert_allclose(machine["main"](tvm.runtime.tensor(x)).numpy(), x @ heavy, rtol=1e-4)
+    product = helper.make_node("MatMul", ["x", "w"], ["y"])
+    path = Path(saved(tmp_path / "m.onnx", [product], {"x": (2, 300)}, {"y": (2, 100)}, w=heavy))
+    assert read_with_weights_on_disk.read(path).graph.initializer[0].external_data
+    mod, x = import_graph(read_with_weights_on_disk.read(path), {}, None), np.ones((2, 300), "float32")
+    np.testing.assert_allclose(run(mod, x), x @ heavy, rtol=1e-4)
 
 
 def test_a_file_is_parsed_as_onnx_parses_it_but_for_heavy_weights(tmp_path: Path) -> None:

@@ -14,14 +14,13 @@ from mallorn.searchers.roller.rank_candidates import ranked
 from mallorn.searchers.space import ChoiceKind
 from mallorn.workers.tvm.programs.loop_nests import nests
 from mallorn.workers.tvm.records.tuning_database import apply_trace
-from mallorn.workers.tvm.space.rebuild_schedule import full_trace, rebuild
+from mallorn.workers.tvm.space.rebuild_schedule import full_trace
 from mallorn.workers.tvm.space.sketches import design_space
 from tests.unit.graphc import networks
-from tests.unit.graphc.networks import HASWELL, UNOPTIMIZED, network, random
+from tests.unit.graphc.networks import HASWELL, call, network, random, scheduled
 
 WIDE = '{"kind":"llvm","mcpu":"znver4","num-cores":2}'
 Reduce = Callable[[Any], Any]
-_TO_TASKS = ("LegalizeOps", "AnnotateTIROpPattern", "FuseOps", "FuseTIR")
 
 
 def summed(*axes: int, keepdims: bool = True) -> Reduce:
@@ -30,19 +29,14 @@ def summed(*axes: int, keepdims: bool = True) -> Reduce:
 
 def program(reduce: Reduce, *shape: int, lanes: int = 8) -> Any:
     """The marked tensor function of a reduction, as a task has it."""
-    mod = network(lambda _, x: reduce(x), shape)
-    passes = [getattr(relax.transform, name)() for name in _TO_TASKS]
-    mod = MarkReductions(lanes)(tvm.transform.Sequential(passes)(mod))
-    (function,) = (f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
-    return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    mod = networks.fused(network(lambda _, x: reduce(x), shape))
+    return networks.program(MarkReductions(lanes)(mod))
 
 
 def answer(mod: Any, *shape: int) -> Any:
     """What the last argument holds once the program ran."""
     out = mod["main"].params[-1]
-    result = tvm.runtime.tensor(np.full(tuple(map(int, out.shape)), 7, str(out.dtype)))
-    networks.linked(tvm.tirx.build(mod, UNOPTIMIZED))["main"](tvm.runtime.tensor(random(*shape)), result)
-    return result.numpy()
+    return call(mod, random(*shape), np.full(tuple(map(int, out.shape)), 7, str(out.dtype)))
 
 
 CASES: dict[str, tuple[Reduce, tuple[int, ...]]] = {
@@ -88,12 +82,11 @@ def test_the_numbers_are_those_of_the_plain_program(case: str) -> None:
 @pytest.mark.parametrize(("target", "lanes"), [(WIDE, 16), (HASWELL, 8)], ids=["avx512", "avx2"])
 def test_sums_are_vectors(case: str, target: str, lanes: int) -> None:
     reduce, shape = CASES[case]
-    tir = tvm.ir.save_json(program(reduce, *shape, lanes=lanes))
+    mod = program(reduce, *shape, lanes=lanes)
+    tir = tvm.ir.save_json(mod)
     (sketch,) = design_space(tir, target)
     (guess,) = ranked([sketch], nests(tir), assume_typical_cpu(2, lanes), 1)
-    schedule = rebuild(tir, target, sketch.trace, guess.decisions)
-    assert schedule is not None
-    text = schedule.mod.script()
+    text = scheduled(mod, target, guess.decisions).script()
     update = text[: text.index("_update")]
     loops = [line.strip() for line in update.splitlines() if line.strip().startswith("for ")]
     assert "T.vectorized" in loops[-1]
@@ -107,9 +100,8 @@ def test_what_a_rule_suggests_can_be_searched() -> None:
 
 
 def test_products_keep_their_rules() -> None:
-    mod = network(lambda _, x: relax.op.matmul(x, x), (16, 16))
-    passes = [getattr(relax.transform, name)() for name in _TO_TASKS]
-    assert FOLD not in MarkReductions(8)(tvm.transform.Sequential(passes)(mod)).script()
+    mod = networks.fused(network(lambda _, x: relax.op.matmul(x, x), (16, 16)))
+    assert FOLD not in MarkReductions(8)(mod).script()
 
 
 def test_rows_that_cannot_be_cut_into_vectors_keep_tvms_rules() -> None:

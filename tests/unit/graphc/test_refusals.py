@@ -2,32 +2,27 @@
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper, save
+from onnx import helper, save
 from tvm import relax
 
 from mallorn.core.errors import InvalidModel
 from mallorn.workers.tvm.network.extract_tasks import extract
 from mallorn.workers.tvm.network.graph_recipes import TUNED, skipped_passes
 from mallorn.workers.tvm.network.import_onnx_to_relax import unsized_node
+from tests.fixtures.onnx_network import onnx_network
 
 TARGET = '{"kind":"llvm","num-cores":2}'
 
 
 def sliced_by_data(input_shape):
     """A model whose second output size is an input's value."""
-    given = [
-        helper.make_tensor_value_info("x", TensorProto.FLOAT, input_shape),
-        helper.make_tensor_value_info("end", TensorProto.INT64, [1]),
-    ]
     nodes = [
         helper.make_node("Relu", ["x"], ["a"]),
         helper.make_node("Slice", ["a", "start", "end"], ["b"], name="crop"),
         helper.make_node("ReduceSum", ["b"], ["y"], keepdims=1),
     ]
-    start = numpy_helper.from_array(np.array([0], "int64"), "start")
-    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1])
-    graph = helper.make_graph(nodes, "g", given, [result], [start])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    inputs = {"x": input_shape, "end": np.array([0])}
+    return onnx_network(nodes, inputs, {"y": [1, 1]}, opset=13, start=np.array([0]))
 
 
 @pytest.mark.parametrize("shapes", [{}, {"x": [1, 8]}])

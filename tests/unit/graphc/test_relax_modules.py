@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import tvm
 from tvm import relax, te
@@ -16,19 +15,16 @@ from mallorn.graphc.export.export_checks import is_relax_file
 from mallorn.workers.tvm.network.extract_tasks import extract
 from mallorn.workers.tvm.network.graph_recipes import TUNED
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
+from tests.unit.graphc import networks
 
 TARGET = '{"kind": "llvm", "mcpu": "znver4", "num-cores": 2}'
 
 
 def network(size: Any = 4) -> Any:
-    x = relax.Var("x", relax.TensorType([size, 256], "float32"))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            product = builder.emit(relax.op.matmul(x, relax.const(np.ones((256, 8), "float32"))))
-            result = builder.emit_output(relax.op.nn.softmax(product, -1))
-        builder.emit_func_output(result)
-    return builder.get()
+    weights = networks.weights(256, 8)
+    return networks.network(
+        lambda emit, x: relax.op.nn.softmax(emit(relax.op.matmul(x, weights)), -1), (size, 256)
+    )
 
 
 def function() -> Any:
@@ -44,16 +40,16 @@ def test_a_file_of_a_module_is_imported_with_its_inputs(tmp_path: Path) -> None:
     with as_onnx(file) as model:
         assert is_relax_file(model)
         imported = load_network(model)
-    assert [(spec.name, spec.dtype, spec.shape) for spec in imported.inputs] == [("x", "float32", [4, 256])]
+    assert [(spec.name, spec.dtype, spec.shape) for spec in imported.inputs] == [("x0", "float32", [4, 256])]
     assert [(spec.name, spec.shape) for spec in imported.outputs] == [("output_0", [4, 8])]
     tvm.ir.assert_structural_equal(imported.mod["main"], network()["main"])
 
 
 def test_a_free_dimension_is_told_and_bound(tmp_path: Path) -> None:
     model = to_onnx(network(tvm.tirx.Var("n", "int64")), tmp_path / "net.onnx")
-    with pytest.raises(InvalidModel, match=r"x \[n, 256\]"):
+    with pytest.raises(InvalidModel, match=r"x0 \[n, 256\]"):
         load_network(model)
-    assert load_network(model, {"x": [3, 256]}).outputs[0].shape == [3, 8]
+    assert load_network(model, {"x0": [3, 256]}).outputs[0].shape == [3, 8]
 
 
 def test_a_tensor_function_is_one_task(tmp_path: Path) -> None:
@@ -66,12 +62,10 @@ def test_a_tensor_function_is_one_task(tmp_path: Path) -> None:
 
 
 def packed() -> str:
-    x = relax.Var("x", relax.TensorType([4], "float32"))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x]):
-        call = relax.call_dps_packed("system", [x], relax.TensorType([4], "float32"))
-        builder.emit_func_output(builder.emit(call))
-    return str(tvm.ir.save_json(builder.get()))
+    system = networks.network(
+        lambda _, x: relax.call_dps_packed("system", [x], relax.TensorType([4], "float32")), (4,)
+    )
+    return str(tvm.ir.save_json(system))
 
 
 def printing() -> str:

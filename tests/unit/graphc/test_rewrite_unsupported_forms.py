@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-import tvm
 from onnx import TensorProto, helper
 
 from benchmarks.zoo.trying_child import try_case
 from mallorn.core.errors import InvalidModel
 from mallorn.graphc.onnx.rewrite_unsupported_forms import rewrite
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
-from tests.unit.graphc import networks
+from tests.fixtures.onnx_network import onnx_network, saved
+from tests.unit.graphc.networks import run
 
 RIGHT = [
     "test_attention_23_boolmask_fullymasked_row_nan_robustness",
@@ -75,14 +75,9 @@ def test_a_case_of_onnx_comes_in_and_is_right(name: str) -> None:
 def graph_of(operator: str, *given: str, outputs: int = 1, **attributes: Any) -> onnx.ModelProto:
     """A model of one node on a float32 input of 4x6, and constants that are true."""
     node = helper.make_node(operator, ["x", *given], [f"y{at}" for at in range(outputs)], **attributes)
-    constants = [
-        helper.make_tensor(name, TensorProto.BOOL, [], [True]) for name in given if name == "training"
-    ]
-    constants += [helper.make_tensor(name, TensorProto.FLOAT, [], [0.5]) for name in given if name == "ratio"]
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 6])
-    found = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in node.output]
-    graph = helper.make_graph([node], "one", [x], found, constants)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    known = {"training": np.array(True), "ratio": np.float32(0.5)}
+    constants = {name: known[name] for name in given if name in known}
+    return onnx_network([node], {"x": [4, 6]}, dict.fromkeys(node.output), opset=18, **constants)
 
 
 def test_what_only_training_has_is_refused_with_what_to_do(tmp_path: Path) -> None:
@@ -100,19 +95,12 @@ def test_what_tvm_would_compute_otherwise_is_refused_with_what_to_do() -> None:
 
 @pytest.mark.parametrize("dtype", ["int16", "uint16", "uint32"])
 def test_integers_that_tvm_does_not_sort_are_sorted_as_int64(dtype: str, tmp_path: Path) -> None:
-    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     values = np.array([[3, np.iinfo(dtype).max, np.iinfo(dtype).min, 7]], dtype)
-    graph = helper.make_graph(
-        [helper.make_node("TopK", ["x", "count"], ["largest", "places"])],
-        "sorted",
-        [helper.make_tensor_value_info("x", kind, values.shape)],
-        [helper.make_tensor_value_info("largest", kind, [1, 2])],
-        [helper.make_tensor("count", TensorProto.INT64, [1], [2])],
+    node, count = helper.make_node("TopK", ["x", "count"], ["largest", "places"]), np.array([2])
+    path = saved(
+        tmp_path / "m.onnx", [node], {"x": values}, {"largest": values[:, :2]}, opset=18, count=count
     )
-    path = tmp_path / "model.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
-    machine = networks.machine(load_network(path).mod)
-    largest = machine["main"](tvm.runtime.tensor(values)).numpy()
+    largest = run(load_network(path).mod, values)
     assert largest.dtype == dtype
     assert largest.tolist() == [[np.iinfo(dtype).max, 7]]
 
@@ -146,10 +134,7 @@ def test_what_tvm_takes_as_it_is_stays(model: onnx.ModelProto) -> None:
 
 
 def test_an_axis_that_keeps_its_size_is_not_multiplied() -> None:
-    scales = onnx.numpy_helper.from_array(np.array([1, 1, 1, 0.6], "float32"), "scales")
+    scales = np.array([1, 1, 1, 0.6], "float32")
     node = helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="linear")
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, 8, 10])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    graph = helper.make_graph([node], "one", [x], [y], [scales])
-    written = rewrite(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]))
+    written = rewrite(onnx_network([node], {"x": [1, 2, 8, 10]}, {"y": None}, opset=18, scales=scales))
     assert [node.op_type for node in written.graph.node] == ["MatMul", "Identity"]

@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 import tvm
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, helper
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
@@ -17,7 +16,19 @@ from mallorn.graphc.conv.split_conv_transpose_by_phase import SplitConvTranspose
 from mallorn.graphc.layout.move_elementwise_before_reshape import MoveElementwiseBeforeReshape
 from mallorn.graphc.phases import CHANNELS_LAST
 from mallorn.workers.tvm.space.sketches import design_space
-from tests.unit.graphc.networks import HASWELL, difference, fused, network, program, random, run, weights
+from tests.fixtures.onnx_network import onnx_network
+from tests.unit.graphc.networks import (
+    HASWELL,
+    NHWC,
+    assert_same,
+    fused,
+    network,
+    program,
+    random,
+    run,
+    run_onnxruntime,
+    weights,
+)
 from tests.unit.graphc.pass_conformance import PassConformance
 
 
@@ -49,11 +60,7 @@ def model(shape: tuple[int, ...], kernel: tuple[int, ...], **attrs: Any) -> Mode
         helper.make_node("ConvTranspose", ["x", "w", "b"], ["t"], kernel_shape=kernel[2:], **attrs),
         helper.make_node("Relu", ["t"], ["y"]),
     ]
-    given = [numpy_helper.from_array(value, name) for name, value in (("w", random(*kernel)), ("b", bias))]
-    source = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
-    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * len(shape))
-    graph = helper.make_graph(nodes, "g", [source], [result], initializer=given)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return onnx_network(nodes, {"x": shape}, {"y": [None] * len(shape)}, w=random(*kernel), b=bias)
 
 
 def rewritten(deconvolution: ModelProto) -> Any:
@@ -71,10 +78,7 @@ def functions(mod: Any) -> set[str]:
 def test_the_numbers_are_those_of_onnxruntime(deconvolution: ModelProto) -> None:
     sizes = [dim.dim_value for dim in deconvolution.graph.input[0].type.tensor_type.shape.dim]
     x = random(*sizes)
-    session = onnxruntime.InferenceSession(
-        deconvolution.SerializeToString(), providers=["CPUExecutionProvider"]
-    )
-    (expected,) = session.run(None, {"x": x})
+    (expected,) = run_onnxruntime(deconvolution, x)
     ours = run(rewritten(deconvolution), x)
     assert ours.shape == expected.shape
     assert np.abs(ours - expected).max() <= 1e-5 * max(1.0, np.abs(expected).max())
@@ -105,8 +109,7 @@ UPSAMPLING = {"strides": (2, 2), "padding": (1, 1, 1, 1)}
 
 
 def channels_last(_: Any, x: Any) -> Any:
-    layout = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
-    return relax.op.nn.conv2d_transpose(x, weights(4, 4, 8, 16), **layout, **UPSAMPLING)
+    return relax.op.nn.conv2d_transpose(x, weights(4, 4, 8, 16), **NHWC, **UPSAMPLING)
 
 
 def channels_first(emit: Any, x: Any) -> Any:
@@ -139,22 +142,11 @@ gv[1, 4, 6, 16] = reshape(lv1[1, 2, 2, 3, 2, 16], [1, 4, 6, 16])
 
 
 def test_weights_that_are_computed_leave_it_to_tvm() -> None:
-    def body(x: Any, w: Any) -> Any:
-        return relax.op.nn.conv2d_transpose(x, w, strides=(2, 2))
-
-    builder = relax.BlockBuilder()
-    data, kernel = (
-        relax.Var(name, relax.TensorType(shape, "float32"))
-        for name, shape in (("x", (1, 4, 5, 5)), ("w", (4, 16, 2, 2)))
+    mod = network(
+        lambda _, x, w: relax.op.nn.conv2d_transpose(x, w, strides=(2, 2)), (1, 4, 5, 5), (4, 16, 2, 2)
     )
-    with builder.function("main", [data, kernel]):
-        with builder.dataflow():
-            result = builder.emit_output(body(data, kernel))
-        builder.emit_func_output(result)
-    mod = builder.get()
     after = SplitConvTransposeByPhase()(relax.transform.ConvertLayout(CHANNELS_LAST)(mod))
-    x, w = random(1, 4, 5, 5), random(4, 16, 2, 2)
-    assert difference(run(after, x, w), run(mod, x, w)) <= 1e-6
+    assert_same(after, mod, tolerance=1e-6)
 
 
 def test_what_follows_is_computed_where_the_tile_is() -> None:

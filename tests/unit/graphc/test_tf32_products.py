@@ -12,7 +12,7 @@ from mallorn.graphc.quant.tf32_products import Tf32Products, before_rounding, ro
 from mallorn.workers.tvm.network.extract_tasks import describe_task
 from mallorn.workers.tvm.network.graph_recipes import TF32_GPU
 from tests.fixtures.cuda import cuda_target
-from tests.unit.graphc.networks import fused, network, weights
+from tests.unit.graphc.networks import call, fused, network, weights
 from tests.unit.graphc.tensor_function_conformance import TensorFunctionConformance
 from tests.unit.tvm_space.cuda_programs import convolution, product
 
@@ -57,9 +57,8 @@ def rounded(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The numbers as a processor rounds them by the product's expression."""
     x = te.placeholder(numbers.shape, "float32", "x")
     y = te.compute(x.shape, lambda i: round_to_tf32(x[i]), "y")
-    tensors = [tvm.runtime.tensor(array) for array in (numbers, np.zeros_like(numbers))]
-    tvm.compile(tvm.IRModule({"main": te.create_prim_func([x, y])}), target="llvm")["main"](*tensors)
-    return tensors[1].numpy()
+    mod = tvm.IRModule({"main": te.create_prim_func([x, y])})
+    return call(mod, numbers, np.zeros_like(numbers), target="llvm")
 
 
 def test_a_number_becomes_the_nearest_of_ten_bits_and_a_tie_the_larger() -> None:

@@ -10,10 +10,8 @@ from tvm import relax
 
 from mallorn.graphc.layout.tile_transposes import TileTransposes
 from mallorn.workers.tvm.programs.program_blocks import blocks_of, operator_of
-from mallorn.workers.tvm.space.rebuild_schedule import rebuild
-from mallorn.workers.tvm.space.sketches import design_space
 from tests.unit.graphc import networks
-from tests.unit.graphc.networks import HASWELL, program, rewritten, run
+from tests.unit.graphc.networks import HASWELL, program, rewritten, run, scheduled
 from tests.unit.graphc.pass_conformance import PassConformance, graph_text
 
 
@@ -33,7 +31,6 @@ def network(shape: tuple[int, ...], axes: list[int] | None, dtype: str = "float3
 )
 def test_every_number_goes_where_it_belongs(shape: tuple[int, ...], axes: list[int] | None) -> None:
     after = rewritten(TileTransposes(), network(shape, axes))
-    assert after is not None
     x = np.arange(np.prod(shape), dtype="float32").reshape(shape)
     assert np.array_equal(run(after, x), np.transpose(x, axes))
 
@@ -70,14 +67,9 @@ def test_what_two_operators_read_is_moved_once() -> None:
 
 def test_metaschedule_gives_tiles_to_the_cores_and_leaves_them_whole() -> None:
     after = rewritten(TileTransposes(), network((1, 128, 4, 64), [0, 2, 3, 1]))
-    assert after is not None
     mod = program(after, "transpose_tiles")
     assert operator_of(blocks_of(mod)) == "layout"
-    tir = tvm.ir.save_json(mod)
-    (sketch,) = design_space(tir, HASWELL)
-    schedule = rebuild(tir, HASWELL, sketch.trace, [])
-    assert schedule is not None
-    text = schedule.mod.script()
+    text = scheduled(mod, HASWELL).script()
     assert (text.count("T.parallel(128)"), text.count("T.vectorized(16)"), text.count("T.unroll(16)")) == (
         1,
         1,

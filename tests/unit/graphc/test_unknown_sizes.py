@@ -1,9 +1,7 @@
 """Our graph passes leave alone what has sizes that only the data will tell."""
 
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import tvm
 from tvm import relax
@@ -11,7 +9,8 @@ from tvm import relax
 from mallorn.graphc.core.pass_registry import OWN_PASSES
 from mallorn.graphc.core.pass_runner import run_passes
 from mallorn.workers.tvm.network.graph_recipes import BF16, DIRECT, TUNED
-from tests.unit.graphc.networks import NHWC
+from tests.unit.graphc import networks
+from tests.unit.graphc.networks import NHWC, Body, weights
 
 ABLE = {"kind": "llvm", "mcpu": "znver5", "num-cores": 1}
 OURS = [
@@ -20,15 +19,11 @@ OURS = [
     for step in recipe.model_dump()["before"]
     if step["pass"] in OWN_PASSES
 ]
-Body = Callable[[Any, Any], Any]
+UNKNOWN = relax.TensorType(dtype="float32", ndim=4)
 
 
-def weights(*shape: int) -> Any:
-    return relax.const(np.ones(shape, "float32"))
-
-
-def attention(builder: Any, x: Any) -> Any:
-    left, right = (builder.emit(relax.op.permute_dims(x, axes)) for axes in ([1, 0, 2, 3], [1, 0, 3, 2]))
+def attention(emit: Any, x: Any) -> Any:
+    left, right = (emit(relax.op.permute_dims(x, axes)) for axes in ([1, 0, 2, 3], [1, 0, 3, 2]))
     return relax.op.matmul(left, right)
 
 
@@ -43,21 +38,10 @@ BODIES: dict[str, Body] = {
 }
 
 
-def network(shape: Any, body: Body) -> Any:
-    builder = relax.BlockBuilder()
-    known = {"shape": shape} if shape else {"ndim": 4}
-    x = relax.Var("x", relax.TensorType(dtype="float32", **known))
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            result = builder.emit_output(body(builder, x))
-        builder.emit_func_output(result)
-    return builder.get()
-
-
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 @pytest.mark.parametrize("some", [True, False], ids=["one size unknown", "all sizes unknown"])
 def test_they_leave_it_as_it_is(some: bool, body: Body) -> None:
-    mod = network((tvm.tirx.Var("n", "int64"), 4, 16, 16) if some else None, body)
+    mod = networks.network(body, (tvm.tirx.Var("n", "int64"), 4, 16, 16) if some else UNKNOWN)
     for step in OURS:
         after, _ = run_passes(mod, [step], tvm.target.Target(ABLE))
         assert after.script() == mod.script(), step["pass"]

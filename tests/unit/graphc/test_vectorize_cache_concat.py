@@ -9,7 +9,7 @@ from tvm import relax, tirx
 
 from mallorn.graphc.attention.vectorize_cache_concat import VectorizeCacheConcat
 from tests.unit.graphc import networks
-from tests.unit.graphc.networks import random
+from tests.unit.graphc.networks import random, run
 
 HEADS, NUMBERS, ROWS, SAMPLE = 2, 8, 3, 11
 
@@ -17,14 +17,8 @@ HEADS, NUMBERS, ROWS, SAMPLE = 2, 8, 3, 11
 def joined(axis: int = 2, second: str = "rows") -> tuple[Any, Any]:
     """A cache of any length with rows or another cache behind it, and the length."""
     length = tirx.Var("n", "int64")
-    builder = relax.BlockBuilder()
     sizes = (1, HEADS, length, NUMBERS), (1, HEADS, ROWS if second == "rows" else length, NUMBERS)
-    inputs = [relax.Var(f"x{at}", relax.TensorType(size, "float32")) for at, size in enumerate(sizes)]
-    with builder.function("main", inputs):
-        with builder.dataflow():
-            result = builder.emit_output(relax.op.concat(inputs, axis=axis))
-        builder.emit_func_output(result)
-    return builder.get(), length
+    return networks.network(lambda _, *parts: relax.op.concat(parts, axis=axis), *sizes), length
 
 
 @pytest.mark.parametrize("length", [1, 5, 64])
@@ -33,20 +27,14 @@ def test_rows_come_behind_a_cache_of_any_length(length: int) -> None:
     after, report = VectorizeCacheConcat(size, SAMPLE).apply(mod)
     assert report.fired == 1
     cache, rows = random(1, HEADS, length, NUMBERS), random(1, HEADS, ROWS, NUMBERS)
-    vm = networks.machine(after)
-    found = vm["main"](*map(tvm.runtime.tensor, (cache, rows))).numpy()
-    np.testing.assert_array_equal(found, np.concatenate([cache, rows], axis=2))
+    np.testing.assert_array_equal(run(after, cache, rows), np.concatenate([cache, rows], axis=2))
 
 
 @pytest.mark.parametrize(
     ("axis", "second", "reason"),
     [
         (3, "cache", "the concat is not of two 4-D tensors along the third axis"),
-        (
-            2,
-            "cache",
-            "only the first part may grow, by one row at a time",
-        ),
+        (2, "cache", "only the first part may grow, by one row at a time"),
     ],
     ids=["numbers of heads", "two that grow"],
 )

@@ -5,12 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tvm
 from tvm import relax
 
 from mallorn.graphc.elementwise.vectorize_cumsum import VectorizeCumsum
 from mallorn.workers.tvm.programs.program_blocks import blocks_of, operator_of
-from tests.unit.graphc.networks import network, run
+from tests.unit.graphc.networks import network, program, run
 from tests.unit.graphc.pass_conformance import PassConformance
 
 
@@ -31,8 +30,7 @@ def test_the_numbers_are_those_of_numpy(axis: int, dtype: str, exclusive: bool) 
 @pytest.mark.parametrize(("axis", "blocks"), [(0, (1, 5)), (2, (10, 1)), (1, (6, 1))])
 def test_what_does_not_depend_on_each_other_is_a_block_of_its_own(axis: int, blocks: tuple[int, int]) -> None:
     mod = VectorizeCumsum(8)(summed(axis, "float32", 6, 10, 16))
-    (function,) = (f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
-    (block,) = found = blocks_of(tvm.IRModule({"main": function}))
+    (block,) = found = blocks_of(program(mod))
     assert operator_of(found) == "cumulative_sum"
     assert tuple(block.extents[:2]) == blocks
 

@@ -7,12 +7,12 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-import tvm
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from mallorn.graphc.export.export_checks import largest_allowed_error
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
+from tests.fixtures.onnx_network import saved
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import difference
 
@@ -28,19 +28,14 @@ def drawn(kind: int, *shape: int) -> Any:
 
 def written(path: Path, kind: int, nodes: list[Any], weights: dict[str, Any], outputs: list[int]) -> Path:
     """A network of `x`, [5, 64], whose results y0, y1 and so on are of these types."""
-    x = helper.make_tensor_value_info("x", kind, (5, 64))
-    results = [helper.make_tensor_value_info(f"y{at}", each, None) for at, each in enumerate(outputs)]
-    tensors = [numpy_helper.from_array(value, name) for name, value in weights.items()]
-    graph = helper.make_graph(nodes, "halves", [x], results, tensors)
-    imports = [helper.make_opsetid("", 18)]
-    onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=10), path)
-    return path
+    results = {f"y{at}": each for at, each in enumerate(outputs)}
+    x = np.zeros((5, 64), DTYPES.get(kind, "float32"))
+    return Path(saved(path, nodes, {"x": x}, results, opset=18, **weights))
 
 
 def run(path: Path, x: Any) -> list[Any]:
-    machine = networks.machine(load_network(path).mod)
-    found = machine["main"](tvm.runtime.tensor(x))
-    return [found.numpy()] if hasattr(found, "numpy") else [each.numpy() for each in found]
+    found = networks.run(load_network(path).mod, x)
+    return found if isinstance(found, list) else [found]
 
 
 def real(value: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, helper
 from typer.testing import CliRunner
 
 from mallorn.cli.main import app
@@ -24,6 +24,7 @@ from mallorn.client.onnx_export import as_onnx
 from mallorn.core.errors import InvalidModel, MallornError
 from mallorn.core.values.graph_report import TensorSpec
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
+from tests.fixtures.onnx_network import onnx_network
 
 Write = Callable[[Path], object]
 
@@ -38,27 +39,17 @@ class Case:
     name: str = "model.onnx"
 
 
-def model(
-    nodes: list[onnx.NodeProto] | None = None,
-    kind: int = TensorProto.FLOAT,
-    shape: tuple[int | str, ...] = (4, 8),
-    outputs: list[onnx.ValueInfoProto] | None = None,
-    opset: int = 17,
-    ir_version: int = 8,
-) -> ModelProto:
-    weight = numpy_helper.from_array(np.arange(64, dtype="float32").reshape(8, 8), "w")
-    graph = helper.make_graph(
-        nodes or [helper.make_node("MatMul", ["x", "w"], ["y"])],
-        "g",
-        [helper.make_tensor_value_info("x", kind, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (4, 8))] if outputs is None else outputs,
-        [weight],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version)
+X, MATMUL = (4, 8), helper.make_node("MatMul", ["x", "w"], ["y"])
 
 
-def whole(**changes: object) -> Write:
-    return lambda path: path.write_bytes(model(**changes).SerializeToString())  # type: ignore[arg-type]
+def model(*nodes: onnx.NodeProto, x: Any = X, outputs: Any = None, **versions: int) -> ModelProto:
+    results = {"y": X} if outputs is None else outputs
+    weight = np.arange(64, dtype="float32").reshape(8, 8)
+    return onnx_network(nodes or [MATMUL], {"x": x}, results, w=weight, **{"ir_version": 8} | versions)
+
+
+def whole(*nodes: onnx.NodeProto, **changes: Any) -> Write:
+    return lambda path: path.write_bytes(model(*nodes, **changes).SerializeToString())
 
 
 def content(data: bytes) -> Write:
@@ -134,22 +125,18 @@ IMPORT = {
     "newer IR": Case(whole(ir_version=99), "ONNX IR version 99", "opset_version=17"),
     "newer opset": Case(whole(opset=99), "ONNX opset 99", "opset_version=17"),
     "custom operator": Case(
-        whole(nodes=[helper.make_node("Relu", ["x"], ["y"], domain="acme")]), "acme.Relu", "standard ONNX"
+        whole(helper.make_node("Relu", ["x"], ["y"], domain="acme")), "acme.Relu", "standard ONNX"
     ),
-    "free dimensions": Case(
-        whole(shape=("batch", 8)), "free dimensions: x [batch, 8]", "--input-shape x:1,8"
-    ),
-    "no outputs": Case(whole(outputs=[]), "has no outputs", "as outputs"),
+    "free dimensions": Case(whole(x=("batch", 8)), "free dimensions: x [batch, 8]", "--input-shape x:1,8"),
+    "no outputs": Case(whole(outputs={}), "has no outputs", "as outputs"),
     "text input": Case(
-        whole(nodes=[helper.make_node("Identity", ["x"], ["y"])], kind=TensorProto.STRING),
+        whole(helper.make_node("Identity", ["x"], ["y"]), x=np.zeros(X, "str")),
         "input 'x' takes text",
         "text processing",
     ),
-    "unfit shapes": Case(whole(shape=(4, 5)), "TVM cannot import", "onnxsim"),
+    "unfit shapes": Case(whole(x=(4, 5)), "TVM cannot import", "onnxsim"),
     "invalid": Case(
-        whole(nodes=[helper.make_node("MatMul", ["x", "gone"], ["y"])]),
-        "not a valid ONNX model",
-        "check-model",
+        whole(helper.make_node("MatMul", ["x", "gone"], ["y"])), "not a valid ONNX model", "check-model"
     ),
 }
 
@@ -205,7 +192,7 @@ def test_the_import_tells_the_rest(name: str, tmp_path: Path) -> None:
 
 def test_a_wrong_input_shape_is_told_with_what_the_model_declares(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
-    path.write_bytes(model(shape=("batch", "width")).SerializeToString())
+    path.write_bytes(model(x=("batch", "width")).SerializeToString())
     for shape in ([4, 5], [4, 5, 6]):
         with pytest.raises(InvalidModel) as caught:
             load_network(path, {"x": shape})
@@ -217,7 +204,7 @@ def test_a_wrong_input_shape_is_told_with_what_the_model_declares(tmp_path: Path
 )
 def test_outputs_without_type_or_shape_are_inferred(output: onnx.ValueInfoProto, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
-    path.write_bytes(model(outputs=[output]).SerializeToString())
+    path.write_bytes(model(outputs={"y": output}).SerializeToString())
     assert load_network(path).outputs == [TensorSpec(name="y", dtype="float32", shape=[4, 8])]
 
 

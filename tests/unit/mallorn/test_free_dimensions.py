@@ -4,27 +4,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 from mallorn.cli.terminal import free_dimensions as on_terminal
 from mallorn.client import Client
 from mallorn.client.model_upload import find_free_inputs
 from mallorn.core.check_option_kwargs import free_dimensions_error
 from mallorn.core.errors import InvalidModel
+from tests.fixtures.onnx_network import saved
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    values = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-        for name, shape in (("x", ["batch", 3]), ("m", ["batch", None]), ("s", [2]), ("w", ["k"]))
-    ]
-    weight = numpy_helper.from_array(np.zeros(1, "float32"), "w")
+    inputs = {"x": ["batch", 3], "m": ["batch", None], "s": [2], "w": ["k"]}
     node = helper.make_node("Relu", ["x"], ["y"])
-    graph = helper.make_graph([node], "g", values, [helper.make_tensor_value_info("y", 1, None)], [weight])
-    path = tmp_path / "model.onnx"
-    path.write_bytes(helper.make_model(graph).SerializeToString())
-    return path
+    return Path(saved(tmp_path / "model.onnx", [node], inputs, {"y": None}, w=np.zeros(1, "float32")))
 
 
 def test_free_inputs_are_found_without_onnx_and_weights_are_none(file: Path) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 from mallorn.core.states import JobState
 from mallorn.results.compare_jobs import JobResult, Side, compare, find_fastest_job
+from tests.fixtures.kept import Kept
 from tests.fixtures.told import told_job
 
 
@@ -17,52 +18,37 @@ def job(name: str, model_us: float | None, tasks_us: float | None, steady: bool 
     return JobResult(id=name, steady=steady, **same, **effort, **equal, **times)
 
 
-def test_the_whole_model_decides_and_a_sum_that_says_the_opposite_is_explained() -> None:
-    found = find_fastest_job([job("a", 100.0, 80.0), job("b", 120.0, 70.0)])
-    assert (found.by, found.fastest) == ("the whole model", "a")
-    assert found.why == "judged by the whole model: a is the fastest, 1.2 times faster than b"
-    assert found.note.startswith(
-        "the sum over tasks says otherwise (1.1 times slower): a task that is timed alone"
+# Which of two jobs is the fastest, by what is known of both: tests/kept/fastest-job.txt.
+PAIRS = {
+    "the whole model decides, and a sum that says the opposite is explained": (
+        job("a", 100.0, 80.0),
+        job("b", 120.0, 70.0),
+    ),
+    "a small difference is told in percent and never as one time": (
+        job("a", 100.0, 80.0),
+        job("b", 103.0, 79.7),
+    ),
+    "where both figures agree there is nothing to explain": (job("a", 100.0, 70.0), job("b", 120.0, 80.0)),
+    "intervals that overlap do not tell which is faster": (job("a", 100.0, 80.0), job("b", 101.0, 70.0)),
+    "without a time of every model the sum decides": (job("a", 100.0, 80.0), job("b", None, 70.0)),
+    "a model that was timed on a busy host does not decide": (
+        job("a", 300.0, 70.0, steady=False),
+        job("b", 120.0, 80.0),
+    ),
+    "sums a hair apart do not tell which is faster": (job("a", None, 100.0), job("b", None, 101.0)),
+    "without any times nothing is judged": (job("a", None, None), job("b", 120.0, 80.0)),
+}
+
+
+def test_which_job_is_the_fastest(kept: Kept) -> None:
+    found = {state: find_fastest_job([*pair]) for state, pair in PAIRS.items()}
+    kept(
+        "fastest-job",
+        {
+            state: f"by: {each.by}\nfastest: {each.fastest}\n{each.why}\n{each.note}"
+            for state, each in found.items()
+        },
     )
-
-
-def test_a_small_difference_is_told_in_percent_and_never_as_one_time() -> None:
-    found = find_fastest_job([job("a", 100.0, 80.0), job("b", 103.0, 79.7)])
-    assert found.why.endswith("a is the fastest, 3 % faster than b")
-    assert "the sum over tasks says otherwise (1 % slower)" in found.note
-
-
-def test_where_both_figures_agree_there_is_nothing_to_explain() -> None:
-    assert find_fastest_job([job("a", 100.0, 70.0), job("b", 120.0, 80.0)]).note == ""
-
-
-def test_intervals_that_overlap_do_not_tell_who_is_faster() -> None:
-    found = find_fastest_job([job("a", 100.0, 80.0), job("b", 101.0, 70.0)])
-    assert (found.fastest, found.note) == (None, "")
-    assert found.why.endswith("a and b are too close to tell")
-
-
-def test_without_a_time_of_every_model_the_sum_decides() -> None:
-    found = find_fastest_job([job("a", 100.0, 80.0), job("b", None, 70.0)])
-    assert (found.by, found.fastest) == ("the sum over tasks", "b")
-    assert "as the whole model of b was not timed" in found.why
-
-
-def test_a_model_that_was_timed_on_a_busy_host_does_not_decide() -> None:
-    found = find_fastest_job([job("a", 300.0, 70.0, steady=False), job("b", 120.0, 80.0)])
-    assert (found.by, found.fastest) == ("the sum over tasks", "a")
-    assert found.note == (
-        "the whole model says otherwise (2.5 times slower): the whole model of a was timed on a busy host"
-    )
-
-
-def test_sums_a_hair_apart_do_not_tell_who_is_faster() -> None:
-    assert find_fastest_job([job("a", None, 100.0), job("b", None, 101.0)]).fastest is None
-
-
-def test_without_any_times_nothing_is_judged() -> None:
-    found = find_fastest_job([job("a", None, None), job("b", 120.0, 80.0)])
-    assert (found.by, found.fastest) == (None, None)
 
 
 def test_reports_of_old_are_believed() -> None:

@@ -15,6 +15,7 @@ from mallorn.graphc.quant.keep_block_quantized_weights import (
     product_function,
 )
 from mallorn.graphc.quant.tf32_products import Tf32Products
+from tests.unit.tvm_space.programs import text_of
 
 ARCHS: Final = ("sm_80", "sm_89", "sm_90a")
 
@@ -36,12 +37,12 @@ def product(m: int, n: int, k: int, dtype: str = "float32", sums: str = "", *, r
     r, sums = te.reduce_axis((0, k), "r"), sums or dtype
     c = te.compute((m, n), lambda i, j: te.sum(a[i, r].astype(sums) * b[r, j].astype(sums), r), "c")
     if not relu:
-        return _text([a, b, c])
+        return text_of(a, b, c)
     bias = te.placeholder((n,), dtype, "bias")
     shown = te.compute(
         (m, n), lambda i, j: te.max(c[i, j].astype(dtype) + bias[j], tirx.const(0, dtype)), "o"
     )
-    return _text([a, b, bias, shown])
+    return text_of(a, b, bias, shown)
 
 
 def in_tf32(tir: str) -> str:
@@ -58,7 +59,7 @@ def product_with_vector(n: int, k: int, dtype: str) -> str:
     one = te.compute(
         (1, n), lambda i, j: te.sum(a[i, r].astype("float32") * b[j, r].astype("float32"), r), "c"
     )
-    return _text([a, b, one])
+    return text_of(a, b, one)
 
 
 def packed_product(rows: int, outputs: int, inputs: int, bits: int, dtype: str = "float16") -> str:
@@ -73,17 +74,12 @@ def packed_product(rows: int, outputs: int, inputs: int, bits: int, dtype: str =
 def attention_scores(heads: int, tokens: int, width: int, dtype: str) -> str:
     q, k = (te.placeholder((heads, tokens, width), dtype, name) for name in "qk")
     r = te.reduce_axis((0, width), "r")
-    return _text(
-        [
-            q,
-            k,
-            te.compute(
-                (heads, tokens, tokens),
-                lambda h, i, j: te.sum(q[h, i, r].astype("float32") * k[h, j, r].astype("float32"), r),
-                "s",
-            ),
-        ]
+    scores = te.compute(
+        (heads, tokens, tokens),
+        lambda h, i, j: te.sum(q[h, i, r].astype("float32") * k[h, j, r].astype("float32"), r),
+        "s",
     )
+    return text_of(q, k, scores)
 
 
 def short_attention(tokens: int, width: int, dtype: str = "float16", *, masked: bool = False) -> str:
@@ -114,7 +110,7 @@ def convolution(
         lambda b, o, i, j: te.sum(pad[b, rc, i + ry, j + rx] * w[o, rc, ry, rx], [rc, ry, rx]),
         "y",
     )
-    return _text([x, w, te.compute(y.shape, lambda *at: te.max(y(*at), tirx.const(0, dtype)), "o")])
+    return text_of(x, w, te.compute(y.shape, lambda *at: te.max(y(*at), tirx.const(0, dtype)), "o"))
 
 
 def depthwise(channels: int, size: int, kernel: int) -> str:
@@ -129,7 +125,7 @@ def depthwise(channels: int, size: int, kernel: int) -> str:
         lambda b, c, i, j: te.sum(pad[b, c, i + ry, j + rx] * w[c, ry, rx], [ry, rx]),
         "y",
     )
-    return _text([x, w, y])
+    return text_of(x, w, y)
 
 
 def depthwise_channels_last(
@@ -159,7 +155,7 @@ def depthwise_channels_last(
         lambda b, i, j, c: te.sum(pad[b, i * stride + ry, j * stride + rx, c] * w[ry, rx, c], [ry, rx]),
         "y",
     )
-    return _text([x, w, bias, te.compute(y.shape, lambda *at: te.max(y(*at) + bias[at[-1]], zero), "o")])
+    return text_of(x, w, bias, te.compute(y.shape, lambda *at: te.max(y(*at) + bias[at[-1]], zero), "o"))
 
 
 def softmax(rows: int, columns: int) -> str:
@@ -167,7 +163,7 @@ def softmax(rows: int, columns: int) -> str:
     top = te.compute((rows,), lambda i: te.max(a[i, r], r), "top")
     e = te.compute((rows, columns), lambda i, j: tirx.exp(a[i, j] - top[i]), "e")
     total = te.compute((rows,), lambda i: te.sum(e[i, s], s), "total")
-    return _text([a, te.compute((rows, columns), lambda i, j: e[i, j] / total[i], "o")])
+    return text_of(a, te.compute((rows, columns), lambda i, j: e[i, j] / total[i], "o"))
 
 
 def layer_norm(rows: int, columns: int) -> str:
@@ -176,17 +172,17 @@ def layer_norm(rows: int, columns: int) -> str:
     mean = te.compute((rows,), lambda i: te.sum(a[i, r] / columns, r), "mean")
     spread = te.compute((rows,), lambda i: te.sum((a[i, s] - mean[i]) * (a[i, s] - mean[i]), s), "spread")
     shown = te.compute((rows, columns), lambda i, j: (a[i, j] - mean[i]) * tirx.rsqrt(spread[i]) * g[j], "o")
-    return _text([a, g, shown])
+    return text_of(a, g, shown)
 
 
 def elementwise(count: int) -> str:
     a, b = te.placeholder((count,), name="a"), te.placeholder((count,), name="b")
-    return _text([a, b, te.compute((count,), lambda i: tirx.exp(a[i]) + b[i], "c")])
+    return text_of(a, b, te.compute((count,), lambda i: tirx.exp(a[i]) + b[i], "c"))
 
 
 def transpose(rows: int, columns: int) -> str:
     a = te.placeholder((rows, columns), name="a")
-    return _text([a, te.compute((columns, rows), lambda i, j: a[j, i], "c")])
+    return text_of(a, te.compute((columns, rows), lambda i, j: a[j, i], "c"))
 
 
 def mover(
@@ -197,24 +193,24 @@ def mover(
 ) -> str:
     """A program of one element-wise block; `element` takes the inputs and the place."""
     inputs = [te.placeholder(shape, dtype, name) for shape, name in zip(shapes, "abc", strict=False)]
-    return _text([*inputs, te.compute(result, lambda *at: element(*inputs, *at), "o")])
+    return text_of(*inputs, te.compute(result, lambda *at: element(*inputs, *at), "o"))
 
 
 def sums(rows: int, columns: int, *, of_rows: bool) -> str:
     a, r = te.placeholder((rows, columns), name="a"), te.reduce_axis((0, columns if of_rows else rows))
     count = rows if of_rows else columns
-    return _text([a, te.compute((count,), lambda i: te.sum(a[i, r] if of_rows else a[r, i], r), "c")])
+    return text_of(a, te.compute((count,), lambda i: te.sum(a[i, r] if of_rows else a[r, i], r), "c"))
 
 
 def pooling(channels: int, size: int) -> str:
     x, ry, rx = te.placeholder((channels, size, size), name="x"), *(te.reduce_axis((0, 2)) for _ in range(2))
     half = (channels, size // 2, size // 2)
-    return _text([x, te.compute(half, lambda c, i, j: te.max(x[c, 2 * i + ry, 2 * j + rx], [ry, rx]), "y")])
+    return text_of(x, te.compute(half, lambda c, i, j: te.max(x[c, 2 * i + ry, 2 * j + rx], [ry, rx]), "y"))
 
 
 def means_of_windows(channels: int, size: int) -> str:
     x = te.placeholder((1, channels, size, size), name="x")
-    return _text([x, topi.nn.pool2d(x, [2, 2], [2, 2], [1, 1], [0, 0, 0, 0], "avg")])
+    return text_of(x, topi.nn.pool2d(x, [2, 2], [2, 2], [1, 1], [0, 0, 0, 0], "avg"))
 
 
 def means_of_images(channels: int, size: int) -> str:
@@ -223,7 +219,7 @@ def means_of_images(channels: int, size: int) -> str:
         *(te.reduce_axis((0, size)) for _ in range(2)),
     )
     total = te.compute((channels,), lambda c: te.sum(x[c, ry, rx], [ry, rx]), "total")
-    return _text([x, te.compute((channels,), lambda c: total[c] / (size * size), "mean")])
+    return text_of(x, te.compute((channels,), lambda c: total[c] / (size * size), "mean"))
 
 
 PROGRAMS: Final[dict[str, Callable[[], str]]] = {
@@ -302,7 +298,3 @@ def _padded(x: Any, by: int, dtype: str) -> Any:
         return tirx.if_then_else(inside, x[b, c, i - by, j - by], tirx.const(0, dtype))
 
     return te.compute((batch, channels, size + 2 * by, size + 2 * by), element, "pad")
-
-
-def _text(arguments: list[Any]) -> str:
-    return str(tvm.ir.save_json(tvm.IRModule({"main": te.create_prim_func(arguments)})))

@@ -17,28 +17,28 @@ def matmul(rows: int = 32, columns: int = 64, depth: int = 48) -> str:
     k = te.reduce_axis((0, depth), name="k")
     product = te.compute((rows, columns), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="product")
     result = topi.nn.relu(topi.add(product, bias))
-    return _text([a, b, bias, result])
+    return text_of(a, b, bias, result)
 
 
 @lru_cache
 def conv2d() -> str:
     """A padded convolution with a rectifier."""
     a, w = te.placeholder((1, 14, 14, 32), name="a"), te.placeholder((3, 3, 32, 48), name="w")
-    return _text([a, w, topi.nn.relu(topi.nn.conv2d_nhwc(a, w, 1, 1, 1))])
+    return text_of(a, w, topi.nn.relu(topi.nn.conv2d_nhwc(a, w, 1, 1, 1)))
 
 
 @lru_cache
 def softmax() -> str:
     """A chain of reductions: its sketches have compute locations and factored reductions."""
     a = te.placeholder((16, 64), name="a")
-    return _text([a, topi.nn.softmax(a)])
+    return text_of(a, topi.nn.softmax(a))
 
 
 @lru_cache
 def negate() -> str:
     """A program that leaves nothing to choose."""
     a = te.placeholder((64,), name="a")
-    return _text([a, topi.negative(a)])
+    return text_of(a, topi.negative(a))
 
 
 @lru_cache
@@ -47,12 +47,13 @@ def cubes(count: int) -> str:
     a = value = te.placeholder((64,), name="a")
     for number in range(count):
         value = te.compute((64,), partial(_cube, value), name=f"cube{number}")
-    return _text([a, value])
+    return text_of(a, value)
 
 
 def _cube(x: Any, i: Any) -> Any:
     return x[i] * x[i] * x[i]
 
 
-def _text(arguments: list[object]) -> str:
-    return str(tvm.ir.save_json(tvm.IRModule({"main": te.create_prim_func(arguments)})))
+def text_of(*tensors: Any) -> str:
+    """Return a program from its tensors, inputs first."""
+    return str(tvm.ir.save_json(tvm.IRModule({"main": te.create_prim_func(list(tensors))})))

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tvm
 from tvm import te
 
 from mallorn.core.values.machine import assume_typical_gpu
@@ -16,14 +15,16 @@ from mallorn.searchers.roller.rank_candidates import gpu_model
 from mallorn.searchers.space import Sketch
 from mallorn.workers.tvm.cuda.cuda_kernel_resources import compile_for_cuda
 from mallorn.workers.tvm.programs.loop_nests import nests
-from mallorn.workers.tvm.programs.parsed_program_cache import instructions, parse_module, parse_tvm_target
+from mallorn.workers.tvm.programs.parsed_program_cache import parse_module, parse_tvm_target
 from mallorn.workers.tvm.space.cuda_sketches.cuda_core_products import KIND, VARIANTS, schedules
 from mallorn.workers.tvm.space.rebuild_schedule import rebuild
-from mallorn.workers.tvm.space.sketches import choices_of, design_space, sketch_key, trace_text
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.fixtures.cuda_emulator.random_operands import run_on_random_operands
+from tests.unit.tvm_space import cuda_sketches
 from tests.unit.tvm_space.cuda_programs import ARCHS, attention_scores, convolution, product, target
+from tests.unit.tvm_space.cuda_sketches import HERE
+from tests.unit.tvm_space.programs import text_of
 
-HERE = target("sm_90a")
 H100 = assume_typical_gpu("sm_90a")
 
 
@@ -35,7 +36,7 @@ def transposed(m: int, n: int, k: int, *, left: bool, right: bool) -> str:
     c = te.compute(
         (m, n), lambda i, j: te.sum((a[r, i] if left else a[i, r]) * (b[j, r] if right else b[r, j]), r), "c"
     )
-    return text([a, b, bias, te.compute((m, n), lambda i, j: c[i, j] + bias[j], "o")])
+    return text_of(a, b, bias, te.compute((m, n), lambda i, j: c[i, j] + bias[j], "o"))
 
 
 def grouped(channels: int, size: int, out: int, groups: int, *, channels_last: bool) -> str:
@@ -55,11 +56,7 @@ def grouped(channels: int, size: int, out: int, groups: int, *, channels_last: b
         return te.sum(x[b, o // own_out * own_in + rc, i + ry, j + rx] * w[o, rc, ry, rx], [rc, ry, rx])
 
     shape = (1, size, size, out) if channels_last else (1, out, size, size)
-    return text([x, w, te.compute(shape, last if channels_last else first, "y")])
-
-
-def text(arguments: list[Any]) -> str:
-    return str(tvm.ir.save_json(tvm.IRModule({"main": te.create_prim_func(arguments)})))
+    return text_of(x, w, te.compute(shape, last if channels_last else first, "y"))
 
 
 PROGRAMS = {
@@ -85,12 +82,7 @@ def tir_of(name: str) -> str:
 
 
 def sketches_of(tir: str, target_text: str = HERE) -> list[Sketch]:
-    traces = [s.trace for s in schedules(parse_module(tir), parse_tvm_target(target_text))]
-    texts = [trace_text(trace) for trace in traces]
-    return [
-        Sketch(sketch_key(text), text, choices_of(tir, instructions(tir, text), trace, {}))
-        for text, trace in zip(texts, traces, strict=True)
-    ]
+    return cuda_sketches.sketches_of(schedules, tir, target_text)
 
 
 def drawn(tir: str, sketch: Sketch, count: int) -> list[Any]:

@@ -12,8 +12,9 @@ from mallorn.searchers.space import ChoiceKind, Matrix, Sketch
 from mallorn.workers.tvm.programs.parsed_program_cache import instructions, new_schedule
 from mallorn.workers.tvm.space.rebuild_schedule import map_choices_to_decisions
 from mallorn.workers.tvm.space.sketches import design_space
-from mallorn_research.features.loop_tree_view import BLOCK, EXTENT, INLINED, ORDINAL, PARENT, TILED, LoopsView
+from mallorn_research.features.loop_tree_view import BLOCK, INLINED, ORDINAL, TILED, LoopsView
 from mallorn_research.features.resolved_trace import steps_of
+from tests.unit.features.sketches import extents_above
 from tests.unit.tvm_space.programs import TARGET, conv2d, matmul, softmax
 
 PROGRAMS = {
@@ -37,13 +38,6 @@ def real_loops(tir: str, sketch: Sketch, decisions: list[int], block: str) -> li
     return [extent for extent in extents if extent > 1]
 
 
-def read_loops(lines: Matrix, at: int) -> list[int]:
-    found: list[int] = []
-    while (at := int(lines[at, PARENT])) > 0:
-        found.insert(0, round(2 ** lines[at, EXTENT]))
-    return found
-
-
 def table(sketch: Sketch, extents: tuple[int, ...], decisions: list[int]) -> Matrix:
     work = (20.0, *np.log2(1 + np.array(extents, dtype=np.float64)).tolist())
     return LOOPS.tables(LoopsView().extract_rows(sketch, work, np.array([decisions], dtype=np.int32)))[0]
@@ -58,7 +52,7 @@ def test_the_tiled_block_lies_in_the_loops_that_tvm_makes(name: str) -> None:
             (main,) = np.flatnonzero(lines[:, TILED])
             tiled = next(step.names[0] for step in steps_of(sketch) if step.kind == "Annotate")
             block = next(step.attrs[0] for step in steps_of(sketch) if step.outputs == (tiled,))
-            assert read_loops(lines, main) == real_loops(tir, sketch, decisions, block)
+            assert extents_above(lines, main) == real_loops(tir, sketch, decisions, block)
 
 
 def test_blocks_of_a_chain_that_nobody_moved_lie_in_their_own_loops() -> None:
@@ -71,4 +65,4 @@ def test_blocks_of_a_chain_that_nobody_moved_lie_in_their_own_loops() -> None:
             names = [step.attrs[0] for step in steps_of(sketch) if step.kind == "GetSBlock"]
             last = np.flatnonzero(lines[:, BLOCK] * (1 - lines[:, INLINED]))
             at = last[lines[last, ORDINAL].argmax()]
-            assert read_loops(lines, at) == real_loops(tir, sketch, stay, names[-2])
+            assert extents_above(lines, at) == real_loops(tir, sketch, stay, names[-2])

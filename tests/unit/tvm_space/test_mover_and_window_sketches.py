@@ -1,6 +1,5 @@
 """Sketches of movers and of sums over windows: right, aligned, and without wasted accesses."""
 
-import json
 from typing import Any
 
 import numpy as np
@@ -14,19 +13,13 @@ from mallorn.searchers.roller.gpu.sketch_model import SketchModel
 from mallorn.searchers.roller.rank_candidates import gpu_model
 from mallorn.searchers.space import Sketch
 from mallorn.workers.tvm.cuda.cuda_kernel_resources import compile_for_cuda
-from mallorn.workers.tvm.programs.allowed_programs import read_trace
 from mallorn.workers.tvm.programs.loop_nests import nests
-from mallorn.workers.tvm.programs.parsed_program_cache import (
-    instructions,
-    new_schedule,
-    parse_module,
-    parse_tvm_target,
-)
+from mallorn.workers.tvm.programs.parsed_program_cache import parse_module, parse_tvm_target
 from mallorn.workers.tvm.programs.program_blocks import arguments
 from mallorn.workers.tvm.space.cuda_sketches import movers, windows
-from mallorn.workers.tvm.space.rebuild_schedule import full_trace, rebuild
-from mallorn.workers.tvm.space.sketches import choices_of, sketch_key, trace_text
+from mallorn.workers.tvm.space.rebuild_schedule import rebuild
 from tests.fixtures.cuda_emulator import Report, run_kernel
+from tests.unit.tvm_space import cuda_sketches
 from tests.unit.tvm_space.cuda_programs import (
     PROGRAMS,
     depthwise,
@@ -36,11 +29,10 @@ from tests.unit.tvm_space.cuda_programs import (
     pooling,
     product,
     softmax,
-    target,
     transpose,
 )
+from tests.unit.tvm_space.cuda_sketches import HERE, assert_replayed
 
-HERE = target("sm_90a")
 H200 = assume_typical_gpu("sm_90a")
 
 
@@ -95,12 +87,7 @@ CASES |= {name: (windows, tir) for name, tir in WINDOWS.items()}
 
 
 def sketches_of(kind: Any, tir: str) -> list[Sketch]:
-    traces = [schedule.trace for schedule in kind.schedules(parse_module(tir), parse_tvm_target(HERE))]
-    texts = [trace_text(trace) for trace in traces]
-    return [
-        Sketch(sketch_key(text), text, choices_of(tir, instructions(tir, text), trace, {}))
-        for text, trace in zip(texts, traces, strict=True)
-    ]
+    return cuda_sketches.sketches_of(kind.schedules, tir)
 
 
 def run(tir: str, schedule: Any) -> Report:
@@ -197,17 +184,7 @@ def test_sketches_of_two_sizes_have_the_same_keys(kind: Any, small: str, large: 
 def test_a_record_of_a_candidate_is_replayed_by_tvm(name: str) -> None:
     kind, tir = CASES[name]
     for sketch in sketches_of(kind, tir):
-        read_trace(sketch.trace)
-        decisions = tuple(SketchRules(sketch).sample(np.random.default_rng(0), 1)[0].tolist())
-        text, rebuilt = (
-            full_trace(tir, HERE, sketch.trace, decisions),
-            rebuild(tir, HERE, sketch.trace, decisions),
-        )
-        assert text is not None
-        assert rebuilt is not None
-        replayed = new_schedule(tir)
-        tvm.s_tir.schedule.Trace.apply_json_to_schedule(json.loads(text), replayed)
-        tvm.ir.assert_structural_equal(replayed.mod, rebuilt.mod)
+        assert_replayed(tir, sketch, SketchRules(sketch).sample(np.random.default_rng(0), 1)[0].tolist())
 
 
 def test_other_programs_have_no_such_sketches() -> None:

@@ -5,16 +5,12 @@ from tvm import te, topi
 
 from mallorn.searchers.loop_nest import Access, Axis, Nest
 from mallorn.workers.tvm.programs.loop_nests import nests
-from tests.unit.tvm_space.programs import conv2d, matmul
+from tests.unit.tvm_space.programs import conv2d, matmul, text_of
 
 
 def only_sum(tir: str) -> Nest:
     (nest,) = [nest for nest in nests(tir) if any(axis.reduced for axis in nest.axes)]
     return nest
-
-
-def text(*arguments: object) -> str:
-    return str(tvm.ir.save_json(tvm.IRModule({"main": te.create_prim_func(list(arguments))})))
 
 
 def test_a_product_reads_rows_and_columns() -> None:
@@ -36,7 +32,7 @@ def test_a_window_slides_over_what_another_block_padded() -> None:
 
 def test_strides_and_dilation_are_steps() -> None:
     a, w = te.placeholder((1, 33, 33, 8), name="a"), te.placeholder((3, 3, 8, 16), name="w")
-    (read, _) = only_sum(text(a, w, topi.nn.conv2d_nhwc(a, w, 2, 0, 3))).reads
+    (read, _) = only_sum(text_of(a, w, topi.nn.conv2d_nhwc(a, w, 2, 0, 3))).reads
     assert read.indices[1] == ((1, 2), (4, 3))
 
 
@@ -54,12 +50,12 @@ def test_elements_may_be_narrow() -> None:
     a = te.placeholder((4, 8), dtype="int8", name="a")
     k = te.reduce_axis((0, 8), name="k")
     out = te.compute((4,), lambda i: te.sum(a[i, k].astype("int32"), axis=k))
-    nest = only_sum(text(a, out))
+    nest = only_sum(text_of(a, out))
     assert (nest.reads[0].element_bytes, nest.write.element_bytes) == (1, 4)
 
 
 def test_what_is_looked_up_anywhere_has_no_axis() -> None:
     data, at = te.placeholder((100, 8), name="data"), te.placeholder((4,), dtype="int64", name="at")
-    (nest,) = nests(text(data, at, topi.take(data, at, axis=0, mode="fast")))
+    (nest,) = nests(text_of(data, at, topi.take(data, at, axis=0, mode="fast")))
     looked_up = next(read for read in nest.reads if read.shape == (100, 8))
     assert looked_up.indices[0] == ()

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tvm
 from tvm import te
 
 from mallorn.searchers.decision_space import SketchRules
@@ -16,7 +15,7 @@ from mallorn.workers.tvm.compile.reference_outputs import build_whole_program
 from mallorn.workers.tvm.space.rebuild_schedule import full_trace
 from mallorn.workers.tvm.space.sketches import design_space
 from tests.fixtures.kernel_libraries import call
-from tests.unit.tvm_space.programs import TARGET
+from tests.unit.tvm_space.programs import TARGET, text_of
 
 ROWS, TERMS, COLUMNS = 4, 8, 16
 Rows = Callable[[Any, Any], Any]
@@ -28,7 +27,7 @@ def divided_product(divisor: Rows) -> str:
     d, r, k = te.placeholder((TERMS, TERMS), name="d"), *(te.reduce_axis((0, TERMS)) for _ in range(2))
     total = te.compute((TERMS,), lambda i: te.sum(d[i, r], r), "total")
     c = te.compute((ROWS, COLUMNS), lambda i, j: te.sum(a[i, k] / total[divisor(i, k)] * b[k, j], k), "c")
-    return str(tvm.ir.save_json(tvm.IRModule({"main": te.create_prim_func([a, b, d, c])})))
+    return text_of(a, b, d, c)
 
 
 def at_each_location(sketch: Sketch) -> list[Candidate]:

@@ -12,17 +12,16 @@ from mallorn.core.values.candidate import SKETCH_FACTS
 from mallorn.searchers.decision_space import SketchRules
 from mallorn.workers.tvm.cuda.cuda_kernel_resources import compile_for_cuda
 from mallorn.workers.tvm.cuda.cuda_rules import can_launch
-from mallorn.workers.tvm.programs.allowed_programs import read_trace
 from mallorn.workers.tvm.programs.parsed_program_cache import new_schedule, parse_module, parse_tvm_target
 from mallorn.workers.tvm.programs.program_blocks import arguments
 from mallorn.workers.tvm.space.cuda_sketches import row_reductions, vector_products
-from mallorn.workers.tvm.space.rebuild_schedule import full_trace, rebuild, validate
+from mallorn.workers.tvm.space.rebuild_schedule import validate
 from mallorn.workers.tvm.space.sketches import design_space
 from tests.fixtures.cuda_emulator import run_kernel
 from tests.unit.tvm_space import cuda_programs
+from tests.unit.tvm_space.cuda_sketches import HERE, assert_replayed
 
 KINDS = {vector_products.KIND, row_reductions.KIND}
-HERE = cuda_programs.target("sm_90a")
 CASES = {
     "vector": (vector_products, cuda_programs.product_with_vector(96, 136, "float16")),
     "narrow columns": (vector_products, cuda_programs.product(3, 40, 64, "float32")),
@@ -79,12 +78,10 @@ def test_other_programs_have_no_such_sketches() -> None:
 
 @pytest.mark.parametrize("name", ["vector", "softmax"])
 def test_a_record_of_a_candidate_is_replayed_by_tvm(name: str) -> None:
-    """The trace passes the allow-list, and TVM applies it with the decisions alone."""
     _, tir = CASES[name]
     sketches = [sketch for sketch in design_space(tir, HERE) if sketch.facts.get("kind") in KINDS]
     assert sketches
     for sketch in sketches:
-        read_trace(sketch.trace)
         drawn_rows = SketchRules(sketch).sample(np.random.default_rng(0), 12).tolist()
         candidates = [(sketch.trace, candidate.decisions) for candidate in sketch.candidates(drawn_rows)]
         valid = [
@@ -93,12 +90,7 @@ def test_a_record_of_a_candidate_is_replayed_by_tvm(name: str) -> None:
             if is_valid
         ]
         assert len(valid) * 3 >= len(candidates)
-        text, rebuilt = full_trace(tir, HERE, *valid[0]), rebuild(tir, HERE, *valid[0])
-        assert text is not None
-        assert rebuilt is not None
-        replayed = new_schedule(tir)
-        Trace.apply_json_to_schedule(json.loads(text), replayed)
-        tvm.ir.assert_structural_equal(replayed.mod, rebuilt.mod)
+        assert_replayed(tir, sketch, valid[0][1])
 
 
 @pytest.mark.slow

@@ -1,14 +1,11 @@
 """Attention over few keys in one kernel: right, free of races, and stored as other tools replay it."""
 
-import json
 from functools import lru_cache
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
-import tvm
-from tvm.s_tir.schedule import Trace
 
 from mallorn.core.values.machine import assume_typical_gpu
 from mallorn.searchers.decision_space import SketchRules
@@ -17,19 +14,13 @@ from mallorn.searchers.roller.rank_candidates import gpu_model
 from mallorn.searchers.space import Sketch
 from mallorn.workers.tvm.cuda.cuda_kernel_resources import compile_for_cuda
 from mallorn.workers.tvm.cuda.cuda_rules import can_launch, dlight_schedule
-from mallorn.workers.tvm.programs.allowed_programs import read_trace
 from mallorn.workers.tvm.programs.loop_nests import nests
-from mallorn.workers.tvm.programs.parsed_program_cache import (
-    instructions,
-    new_schedule,
-    parse_module,
-    parse_tvm_target,
-)
+from mallorn.workers.tvm.programs.parsed_program_cache import parse_module, parse_tvm_target
 from mallorn.workers.tvm.programs.program_blocks import blocks_of, operator_of
 from mallorn.workers.tvm.space.cuda_sketches.short_attention import KIND, schedules
-from mallorn.workers.tvm.space.rebuild_schedule import full_trace, rebuild, validate
-from mallorn.workers.tvm.space.sketches import choices_of, sketch_key, trace_text
+from mallorn.workers.tvm.space.rebuild_schedule import rebuild, validate
 from tests.fixtures.cuda_emulator import Report, run_kernel
+from tests.unit.tvm_space import cuda_sketches
 from tests.unit.tvm_space.cuda_programs import (
     ARCHS,
     attention_scores,
@@ -38,8 +29,8 @@ from tests.unit.tvm_space.cuda_programs import (
     softmax,
     target,
 )
+from tests.unit.tvm_space.cuda_sketches import HERE, assert_replayed
 
-HERE = target("sm_90a")
 #: Tokens, width of a head, type, and whether there is a mask.
 CASES = {
     "few": (16, 32, "float16", False),
@@ -53,23 +44,20 @@ _TYPES: dict[str, Any] = {"bfloat16": ml_dtypes.bfloat16, "float16": "float16"}
 
 
 @lru_cache
-def sketches_of(name: str) -> list[Sketch]:
+def tir_of(name: str) -> str:
     tokens, width, dtype, masked = CASES[name]
-    tir = short_attention(tokens, width, dtype, masked=masked)
-    traces = [s.trace for s in schedules(parse_module(tir), parse_tvm_target(HERE))]
-    texts = [trace_text(trace) for trace in traces]
-    return [
-        Sketch(sketch_key(text), text, choices_of(tir, instructions(tir, text), trace, {}))
-        for text, trace in zip(texts, traces, strict=True)
-    ]
+    return short_attention(tokens, width, dtype, masked=masked)
+
+
+@lru_cache
+def sketches_of(name: str) -> list[Sketch]:
+    return cuda_sketches.sketches_of(schedules, tir_of(name))
 
 
 def candidates(name: str, sketch: Sketch, count: int, arch: str = HERE) -> list[Any]:
     """Random candidates; None for those that are invalid."""
-    tokens, width, dtype, masked = CASES[name]
-    tir = short_attention(tokens, width, dtype, masked=masked)
     drawn = sketch.candidates(SketchRules(sketch).sample(np.random.default_rng(0), count).tolist())
-    return [rebuild(tir, arch, sketch.trace, candidate.decisions) for candidate in drawn]
+    return [rebuild(tir_of(name), arch, sketch.trace, candidate.decisions) for candidate in drawn]
 
 
 def run(name: str, schedule: Any) -> tuple[Report, float]:
@@ -116,8 +104,7 @@ def test_a_sketch_names_each_of_its_choices() -> None:
 
 
 def test_the_best_candidates_of_the_model_are_valid() -> None:
-    tokens, width, dtype, masked = CASES["whole"]
-    tir = short_attention(tokens, width, dtype, masked=masked)
+    tir = tir_of("whole")
     for sketch in sketches_of("whole"):
         model = gpu_model(sketch, nests(tir), assume_typical_gpu("sm_90a"))
         assert isinstance(model, ShortAttentionKernel)
@@ -142,17 +129,9 @@ def test_the_program_is_called_attention_and_has_a_default_schedule() -> None:
 
 
 def test_tvm_applies_a_record() -> None:
-    tokens, width, dtype, masked = CASES["whole"]
-    tir, sketch = short_attention(tokens, width, dtype, masked=masked), sketches_of("whole")[0]
-    read_trace(sketch.trace)
+    sketch = sketches_of("whole")[0]
     (candidate,) = sketch.candidates(SketchRules(sketch).sample(np.random.default_rng(0), 1).tolist())
-    text = full_trace(tir, HERE, sketch.trace, candidate.decisions)
-    rebuilt = rebuild(tir, HERE, sketch.trace, candidate.decisions)
-    assert text is not None
-    assert rebuilt is not None
-    replayed = new_schedule(tir)
-    Trace.apply_json_to_schedule(json.loads(text), replayed)
-    tvm.ir.assert_structural_equal(replayed.mod, rebuilt.mod)
+    assert_replayed(tir_of("whole"), sketch, candidate.decisions)
 
 
 OTHER_ARCHS = [pytest.param(arch, marks=pytest.mark.long) for arch in ARCHS[:-1]]

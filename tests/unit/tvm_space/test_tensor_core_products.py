@@ -1,6 +1,5 @@
 """Products on tensor cores: right, free of races and of bank conflicts whatever the tiles."""
 
-import json
 import re
 from collections import defaultdict
 from functools import lru_cache
@@ -11,25 +10,20 @@ import numpy as np
 import pytest
 import tvm
 from tvm import te, tirx
-from tvm.s_tir.schedule import Trace
 
 from mallorn.graphc.matmul.tensor_core_instructions import PREFIX
 from mallorn.searchers.decision_space import SketchRules
 from mallorn.searchers.space import Candidate, Sketch
 from mallorn.workers.tvm.cuda.cuda_kernel_resources import KernelFigures, compile_for_cuda
 from mallorn.workers.tvm.cuda.cuda_rules import lower_kernels
-from mallorn.workers.tvm.programs.parsed_program_cache import (
-    instructions,
-    new_schedule,
-    parse_module,
-    parse_tvm_target,
-)
+from mallorn.workers.tvm.programs.parsed_program_cache import parse_module, parse_tvm_target
 from mallorn.workers.tvm.space.cuda_kernel_view import LoweredKernelWork
 from mallorn.workers.tvm.space.cuda_sketches.tensor_core_products import KIND, VARIANTS, schedules
-from mallorn.workers.tvm.space.rebuild_schedule import full_trace, rebuild
-from mallorn.workers.tvm.space.sketches import choices_of, design_space, sketch_key, trace_text
+from mallorn.workers.tvm.space.rebuild_schedule import rebuild
+from mallorn.workers.tvm.space.sketches import design_space, trace_text
 from tests.fixtures.cuda_emulator import Report
 from tests.fixtures.cuda_emulator.random_operands import run_on_random_operands
+from tests.unit.tvm_space import cuda_sketches
 from tests.unit.tvm_space.cuda_programs import (
     ARCHS,
     attention_scores,
@@ -38,8 +32,9 @@ from tests.unit.tvm_space.cuda_programs import (
     product,
     target,
 )
+from tests.unit.tvm_space.cuda_sketches import HERE, assert_replayed
+from tests.unit.tvm_space.programs import text_of
 
-HERE = target("sm_90a")
 #: Largest error beside the largest value: of the rounding of sums in the type of the result.
 ERRORS = {"float32": 2e-6, "float16": 8e-3, "int32": 0}
 #: What stands in the lines that load fragments, by the kind of access.
@@ -67,14 +62,14 @@ def channels_last(size: int, channels: int, out: int, kernel: int, stride: int) 
 
     y = te.compute((1, side, side, out), sums, "y")
     shown = te.compute(y.shape, lambda *at: y(*at).astype("float16") + bias[at[-1]], "o")
-    return str(tvm.ir.save_json(tvm.IRModule({"main": te.create_prim_func([x, w, bias, shown])})))
+    return text_of(x, w, bias, shown)
 
 
 def transposed(m: int, n: int, k: int) -> str:
     """A float32 product whose left operand has its rows beside each other."""
     a, b, r = te.placeholder((k, m), name="a"), te.placeholder((k, n), name="b"), te.reduce_axis((0, k), "r")
     sums = te.compute((m, n), lambda i, j: te.sum(a[r, i] * b[r, j], r), "c")
-    return str(tvm.ir.save_json(tvm.IRModule({"main": te.create_prim_func([a, b, sums])})))
+    return text_of(a, b, sums)
 
 
 def bytes_transposed(m: int, n: int, k: int) -> str:
@@ -82,7 +77,7 @@ def bytes_transposed(m: int, n: int, k: int) -> str:
     a, b = te.placeholder((m, k), "int8", "a"), te.placeholder((n, k), "int8", "b")
     r = te.reduce_axis((0, k), "r")
     sums = te.compute((m, n), lambda i, j: te.sum(a[i, r].astype("int32") * b[j, r].astype("int32"), r), "c")
-    return str(tvm.ir.save_json(tvm.IRModule({"main": te.create_prim_func([a, b, sums])})))
+    return text_of(a, b, sums)
 
 
 PROGRAMS = {
@@ -112,14 +107,7 @@ def tir_of(name: str) -> str:
 
 @lru_cache
 def sketches_of(name: str) -> list[Sketch]:
-    """The kind's own sketches: a whole design space takes seconds."""
-    tir = tir_of(name)
-    traces = [s.trace for s in schedules(parse_module(tir), parse_tvm_target(HERE))]
-    texts = [trace_text(trace) for trace in traces]
-    return [
-        Sketch(sketch_key(text), text, choices_of(tir, instructions(tir, text), trace, {}))
-        for text, trace in zip(texts, traces, strict=True)
-    ]
+    return cuda_sketches.sketches_of(schedules, tir_of(name))
 
 
 def some_of(name: str) -> list[Sketch]:
@@ -259,13 +247,8 @@ def test_the_space_of_a_product_has_the_sketches() -> None:
 def test_stock_tvm_applies_a_record() -> None:
     tir = tir_of("fp16, sums in fp32")
     sketch = next(s for s in sketches_of("fp16, sums in fp32") if s.facts["permuted"])
-    ((candidate, schedule),) = valid("fp16, sums in fp32", sketch, 1)
-    text = full_trace(tir, HERE, sketch.trace, candidate.decisions)
-    assert text is not None
-    replayed = new_schedule(tir)
-    Trace.apply_json_to_schedule(json.loads(text), replayed)
-    tvm.ir.assert_structural_equal(replayed.mod, schedule.mod)
-    assert '"mallorn_' not in json.dumps(json.loads(text))
+    ((candidate, _),) = valid("fp16, sums in fp32", sketch, 1)
+    assert '"mallorn_' not in assert_replayed(tir, sketch, candidate.decisions)
 
 
 def test_an_instruction_that_tvm_lacks_is_known_by_our_name_alone() -> None:
