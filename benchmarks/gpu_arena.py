@@ -210,7 +210,7 @@ def _policies(arenas: Sequence[RecordedArena], seeds: int) -> list[dict[str, Any
     trials: dict[str, list[int]] = {}
     for policy in sorted(REGISTRY["policy"]):
         for seed in range(seeds):
-            job = new_job(_job_curves(arenas, seed), policy, seed, slots=1, round_size=BATCH)
+            job = new_job(_job_curves(arenas, seed), policy, seed, max_open_rounds=1, round_size=BATCH)
             run = play_job(job, 1, _job_curves(arenas, seed).final_us)
             trials.setdefault(policy, []).append(run.trials_to(1 / GOAL))
     rows = []

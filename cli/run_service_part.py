@@ -41,9 +41,9 @@ def serve(
 @create_process_folder("worker")
 def worker(
     queues: Annotated[str, typer.Option(help="Comma-separated; all of them by default.")] = "",
-    name: Annotated[str, typer.Option(help="Name of the slot, unique on its host.")] = "",
+    name: Annotated[str, typer.Option(help="Name of the worker, unique on its host.")] = "",
 ) -> None:
-    """Run one worker slot. It imports, measures rounds, trains and finishes, one at a time."""
+    """Run one worker. It imports, measures rounds, trains and finishes, one at a time."""
     queue_names = tuple(item.strip() for item in queues.split(",") if item.strip()) or WORKER_QUEUES
     unknown = sorted(set(queue_names) - set(WORKER_QUEUES))
     if unknown:

@@ -32,7 +32,7 @@ def up(
         int | None,
         typer.Option(
             min=1,
-            help="Worker slots that tune; one more imports. Default: 1, or 3 if this machine has an NVIDIA "
+            help="Workers that tune; one more imports. Default: 1, or 3 if this machine has an NVIDIA "
             "GPU, which then need not wait for builds.",
         ),
     ] = None,

@@ -116,11 +116,11 @@ class StackParts:
         # A finish takes minutes: imports have their own worker, so that they need not wait for it.
         importer = self._celery("importer", "worker", "--name", "importer", "--queues", IMPORT)
         tuning = ("--queues", ",".join(TUNING_QUEUES))
-        slots = [
-            self._celery(f"worker-{i + 1}", "worker", "--name", f"slot{i + 1}", *tuning)
+        tuners = [
+            self._celery(f"worker-{i + 1}", "worker", "--name", f"tuner{i + 1}", *tuning)
             for i in range(self.layout.workers)
         ]
-        return [self._celery("control", "control"), importer, *slots]
+        return [self._celery("control", "control"), importer, *tuners]
 
     def device_for(self, target: Target) -> ChildSpec:
         """Return the process of a further device, for a target that jobs wait for."""

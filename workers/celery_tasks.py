@@ -18,7 +18,7 @@ from mallorn.workers.round.train_cost_model import train
 def import_model(job_id: str, *_newer: object) -> None:
     """Import a job's model and extract the tasks to tune."""
     if not runtime().tunes:
-        send_task(queues.WARM_UP, job_id)  # the slot that runs the first round starts its processes meanwhile
+        send_task(queues.WARM_UP, job_id)  # a worker that tunes starts its processes meanwhile
     with log_context(job=job_id):
         if (imported := import_job(runtime(), job_id)) is not None:
             send_task(queues.PLAN, imported)

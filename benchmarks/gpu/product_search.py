@@ -263,7 +263,7 @@ class Trials:
             ):
                 if isinstance(end, BuiltCandidate):
                     store_build(self._libraries, end)
-                    ready.append((end.slot.slot, *read_build(self._libraries, end.slot.candidate)))
+                    ready.append((end.input.slot, *read_build(self._libraries, end.input.candidate)))
                 else:
                     yield end.slot, end.trial, [], None
             if pending and (pending[3].done() or not builds.has_unfinished):
@@ -295,7 +295,7 @@ def library_of(libraries: Path, candidate: Candidate) -> Path:
 
 def store_build(libraries: Path, built: BuiltCandidate) -> None:
     """Move a built library to the others, with its build time and ptxas's figures beside it."""
-    library = library_of(libraries, built.slot.candidate)
+    library = library_of(libraries, built.input.candidate)
     figures = {"build_ms": built.build_ms, "kernels": [dict(each) for each in built.kernels]}
     library.with_suffix(".json").write_text(json.dumps(figures))
     shutil.move(built.artifact, library)

@@ -7,7 +7,7 @@ from typing import Final
 from benchmarks.sim.devices import Devices
 from benchmarks.sim.state import SimJob, new_job
 from benchmarks.sim.synthetic import smooth
-from mallorn.services.planner.fair_share import JobShare, charge_job, deal_slots
+from mallorn.services.planner.fair_share import JobShare, charge_job, distribute_rounds
 from mallorn.services.planner.plan_rounds import plan_rounds
 
 TRIALS: Final = 80  # of a task's curve; a job that has spent its budget makes room for a new one
@@ -64,9 +64,9 @@ class Crowd:
     def _decide(self, idle: set[str]) -> None:
         began = perf_counter()
         able = self.shares.keys() - idle
-        job = self.jobs[next(iter(deal_slots(self.shares.values(), able, 1)))]
+        job = self.jobs[next(iter(distribute_rounds(self.shares.values(), able, 1)))]
         self.turn_ms.append((perf_counter() - began) * 1e3)
-        job.slots = len(job.open) + 1
+        job.max_open_rounds = len(job.open) + 1
         decision = plan_rounds(job.view())
         self.decision_ms.append((perf_counter() - began) * 1e3)
         for at, cut in job.apply(decision):
@@ -86,7 +86,7 @@ class Crowd:
         """The first ones have less to do, each another share of it, so that they do not all end at once."""
         seed, self._born = self._born, self._born + 1
         model = smooth(seed, self._load.tasks, TRIALS)
-        job = new_job(model, self._policy, seed, slots=1, first_id=seed * self._load.tasks)
+        job = new_job(model, self._policy, seed, max_open_rounds=1, first_id=seed * self._load.tasks)
         job.id = f"job{seed}"
         if seed < self._load.jobs:
             job.budget = int(model.trials * (0.5 + 0.5 * (seed + 1) / self._load.jobs))

@@ -50,7 +50,7 @@ class SimJob:
     id: str
     policy: str
     seed: int
-    slots: int
+    max_open_rounds: int
     budget: int | None  # None: as many trials as pay
     round_size: int | None
     tasks: list[SimTask]
@@ -70,7 +70,7 @@ class SimJob:
             trials=self.budget,
             tasks=tuple(task.view for task in self.tasks),
             rounds_planned=self.rounds_planned,
-            slots=self.slots,
+            max_open_rounds=self.max_open_rounds,
             seconds_left=None,
             seconds_per_trial=self.seconds / self.trials if self.trials else None,
         )
@@ -112,7 +112,7 @@ def new_job(
     policy: str,
     seed: int,
     *,
-    slots: int,
+    max_open_rounds: int,
     round_size: int | None = None,
     first_id: int = 0,
 ) -> SimJob:
@@ -137,4 +137,4 @@ def new_job(
         for index, curve in enumerate(model.tasks)
     ]
     total_us = sum(curve.weight * curve.untuned_us for curve in model.tasks)
-    return SimJob(model.name, policy, seed, slots, model.trials, round_size, tasks, total_us)
+    return SimJob(model.name, policy, seed, max_open_rounds, model.trials, round_size, tasks, total_us)

@@ -99,7 +99,7 @@ def _runs(arena: Arena, policy: str, seeds: Iterable[int], devices: int, round_s
 
 def _run(curves: ModelCurves, policy: str, seed: int, devices: int, round_size: int | None) -> Run:
     # As control does it: a round for every worker, and one more, so that none waits for the planner.
-    job = new_job(curves, policy, seed, slots=devices + 1, round_size=round_size)
+    job = new_job(curves, policy, seed, max_open_rounds=devices + 1, round_size=round_size)
     return play(job, devices, curves.final_us)
 
 

@@ -25,7 +25,7 @@ class Device(Base):
 
 
 class Worker(Base):
-    """A worker slot; its row is renewed by the same thread that renews its lease."""
+    """A worker; its row is renewed by the same thread that renews its lease."""
 
     __tablename__ = "workers"
 

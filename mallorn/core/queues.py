@@ -11,7 +11,7 @@ ROUNDS: Final = "rounds"
 TRAIN: Final = "train"
 FINISH: Final = "finish"
 WORKER_QUEUES: Final = (IMPORT, ROUNDS, FINISH, TRAIN)
-TUNING_QUEUES: Final = (ROUNDS, FINISH, TRAIN)  # of a slot when another one only imports
+TUNING_QUEUES: Final = (ROUNDS, FINISH, TRAIN)  # of a worker when another one only imports
 
 PLAN: Final = "control.plan"  # (job_id: str)
 SWEEP: Final = "control.sweep"  # ()

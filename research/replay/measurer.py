@@ -51,37 +51,37 @@ class ReplayMeasurer(Measurer):
         self,
         program: Program,
         target: Target,
-        slots: Sequence[MeasureInput],
+        inputs: Sequence[MeasureInput],
         options: JobOptions,
         best_us: float | None = None,
     ) -> Generator[MeasureResult, None, None]:
-        """Yield the recorded result of each candidate in `slots`, in their order."""
+        """Yield the recorded result of each candidate in `inputs`, in their order."""
         recorded = load_recording(options, target, self._recordings, self._room)
         trials = recorded.trials(program.key)
-        for slot in slots:
-            trial = trials.get(slot.candidate)
+        for entry in inputs:
+            trial = trials.get(entry.candidate)
             if trial is None:
-                replayed = Trial(slot.candidate, Outcome.NOT_RECORDED, error=NOT_RECORDED)
+                replayed = Trial(entry.candidate, Outcome.NOT_RECORDED, error=NOT_RECORDED)
             else:
                 error = (trial.error or OLD_FAILURE) if trial.outcome.failed else ""
                 run_us = trial.run_us
                 if trial.latency_us is not None and len(run_us) <= 1:
                     run_us = (trial.latency_us,)  # a recording stores single runs as float32 only
                 replayed = Trial(
-                    slot.candidate, trial.outcome, run_us=run_us, error=error, build_ms=trial.build_ms
+                    entry.candidate, trial.outcome, run_us=run_us, error=error, build_ms=trial.build_ms
                 )
-            yield MeasureResult(slot.slot, replayed, recorded.endpoint)
+            yield MeasureResult(entry.slot, replayed, recorded.endpoint)
 
     def measure_in_passes(
         self,
         program: Program,
         target: Target,
-        slots: Sequence[MeasureInput],
+        inputs: Sequence[MeasureInput],
         options: JobOptions,
         passes: int,
     ) -> list[MeasureResult]:
         """Return one result per candidate: `passes` repeats would all be equal."""
-        return list(self.measure(program, target, slots, options))
+        return list(self.measure(program, target, inputs, options))
 
     def virtual_device_for(
         self, tasks: Mapping[str, str], target: Target, options: JobOptions

@@ -61,25 +61,25 @@ class SimulatedMeasurer(Measurer):
         self,
         program: Program,
         target: Target,
-        slots: Sequence[MeasureInput],
+        inputs: Sequence[MeasureInput],
         options: JobOptions,
         best_us: float | None = None,
     ) -> Generator[MeasureResult, None, None]:
         endpoint = _endpoint(target)
-        for slot in slots:
+        for entry in inputs:
             sleep_while_leased(options.simulated.device_sec)
-            yield simulate_run(program, target, slot, options, endpoint)
+            yield simulate_run(program, target, entry, options, endpoint)
 
     def measure_in_passes(
         self,
         program: Program,
         target: Target,
-        slots: Sequence[MeasureInput],
+        inputs: Sequence[MeasureInput],
         options: JobOptions,
         passes: int,
     ) -> list[MeasureResult]:
         """Return the same results in every pass: nothing disturbs this device."""
-        return [result for _ in range(passes) for result in self.measure(program, target, slots, options)]
+        return [result for _ in range(passes) for result in self.measure(program, target, inputs, options)]
 
     def virtual_device_for(
         self, tasks: Mapping[str, str], target: Target, options: JobOptions
@@ -90,13 +90,13 @@ class SimulatedMeasurer(Measurer):
         raise MallornError("simulated times come from a formula: no model can run", hint="mallorn tune MODEL")
 
 
-def latency_us(program: Program, target: Target, slot: MeasureInput, seed: int) -> float:
+def latency_us(program: Program, target: Target, entry: MeasureInput, seed: int) -> float:
     """Return the time of a candidate by the formula of SimulatedMeasurer."""
     floor_us = LEAST_US + count_operations(program) / OPS_PER_US / target.num_cores
-    sketch = f"{seed}/{program.key}/{slot.sketch.key}"
+    sketch = f"{seed}/{program.key}/{entry.sketch.key}"
     distances: list[float] = []
-    for place, (columns, choice) in enumerate(slot.sketch.decision_slices):
-        factors, name = slot.candidate.decisions[columns], f"{sketch}/{place}"
+    for place, (columns, choice) in enumerate(entry.sketch.decision_slices):
+        factors, name = entry.candidate.decisions[columns], f"{sketch}/{place}"
         if choice.kind is not ChoiceKind.TILE:
             distances.append(_hash_to_fraction(f"{name}/{factors[0]}"))
         elif (log_extent := log(prod(factors))) == 0:
@@ -114,17 +114,17 @@ def _hash_to_fraction(name: str) -> float:
 
 
 def simulate_run(
-    program: Program, target: Target, slot: MeasureInput, options: JobOptions, endpoint: Endpoint
+    program: Program, target: Target, entry: MeasureInput, options: JobOptions, endpoint: Endpoint
 ) -> MeasureResult:
     """Return a candidate's result by the formula of SimulatedMeasurer."""
     simulation = options.simulated
-    name = f"{simulation.seed}/{program.key}/{slot.candidate.key}"
-    trial = Trial(slot.candidate, Outcome.OK, build_ms=0.0, run_ms=simulation.device_sec * 1e3)
+    name = f"{simulation.seed}/{program.key}/{entry.candidate.key}"
+    trial = Trial(entry.candidate, Outcome.OK, build_ms=0.0, run_ms=simulation.device_sec * 1e3)
     if _hash_to_fraction(name) < simulation.failure_rate:
         trial = replace(trial, outcome=Outcome.RUN_ERROR, error=FAILURE)
     else:
-        trial = replace(trial, run_us=(latency_us(program, target, slot, simulation.seed),))
-    return MeasureResult(slot.slot, trial, endpoint)
+        trial = replace(trial, run_us=(latency_us(program, target, entry, simulation.seed),))
+    return MeasureResult(entry.slot, trial, endpoint)
 
 
 def _endpoint(target: Target) -> Endpoint:

@@ -100,7 +100,7 @@ def ensure_measuring_context(session: Session, device: Device, options: JobOptio
 
 
 def job_view(session: Session, job: Job, options: JobOptions, tasks: Sequence[TaskHistory]) -> JobView:
-    """Return the planner's input for a job; `slots`, still 0, is to be set by the caller."""
+    """Return the planner's input for a job; `max_open_rounds`, still 0, is to be set by the caller."""
     own = [row for task in tasks for row in task.rounds if row.job_id == job.id]
     all_rounds = [row for task in tasks for row in task.rounds]
     target = Target(Targets(session).get(job.target_id).text)
@@ -112,7 +112,7 @@ def job_view(session: Session, job: Job, options: JobOptions, tasks: Sequence[Ta
         trials=job.trials,
         tasks=tuple(_task_view(job, task, options.only) for task in tasks),
         rounds_planned=Rounds(session).next_index(job.id),
-        slots=0,
+        max_open_rounds=0,
         seconds_left=FairShares(session).seconds_left(job.id),
         seconds_per_trial=seconds_per_trial(own) or seconds_per_trial(all_rounds),
         task_trials=options.task_trials,
@@ -172,12 +172,12 @@ class _JobStep:
 def plan_job(
     session: Session,
     job_id: str,
-    slots: int,
+    max_new_rounds: int,
     devices: Sequence[Device],
     wait_limit: WaitLimit,
     is_carried_in_files: bool = False,
 ) -> PlannedJob:
-    """Plan a job and open at most `slots` rounds, or end its tuning, or let it wait.
+    """Plan a job and open at most `max_new_rounds` rounds, or end its tuning, or let it wait.
 
     `devices` are the live devices of its target. A job for a device that no worker reaches
     gets rounds only if `carried`: they are then taken to the device in files (`mallorn
@@ -197,7 +197,8 @@ def plan_job(
             if options.is_detached:  # no worker reaches the device; first results name its host class
                 if not job.reason:
                     jobs.set_reason(job_id, f"mallorn batch next {job_id} -o FILE")
-                _apply_job_plan(step, turn, *_compute_job_plan(step, slots if is_carried_in_files else 0))
+                plan = _compute_job_plan(step, max_new_rounds if is_carried_in_files else 0)
+                _apply_job_plan(step, turn, *plan)
                 return turn
             if comparable := _comparable_devices(step, devices):
                 if job.cause in WAITING:
@@ -211,9 +212,9 @@ def plan_job(
             elif not Target(Targets(session).get(job.target_id).text).virtual_device:
                 if wait_for_device(session, job, wait_limit, devices):
                     return PlannedJob(messages=turn.messages, over=True)
-                slots = 0
+                max_new_rounds = 0
             if not turn.over and job.context_id is not None:
-                _apply_job_plan(step, turn, *_compute_job_plan(step, slots))
+                _apply_job_plan(step, turn, *_compute_job_plan(step, max_new_rounds))
             return turn
     except UnknownName as error:
         Jobs(session).set_reason(job_id, error.reason)
@@ -249,14 +250,14 @@ def _comparable_devices(step: _JobStep, devices: Sequence[Device]) -> Sequence[D
     return upgraded
 
 
-def _compute_job_plan(step: _JobStep, slots: int) -> tuple[Sequence[TaskHistory], JobPlan]:
+def _compute_job_plan(step: _JobStep, max_new_rounds: int) -> tuple[Sequence[TaskHistory], JobPlan]:
     if not step.options.needs_measurements:
         return (), JobPlan(finished=ANSWERS)
     tasks, view = _read_job_view(step)
     is_late = view.seconds_left is not None and view.seconds_left <= 0
     if is_late and Rounds(step.session).cancel_queued(step.job.id):
         tasks, view = _read_job_view(step)  # after the deadline, pending rounds are withdrawn
-    return tasks, plan_rounds(replace(view, slots=view.open_rounds + slots))
+    return tasks, plan_rounds(replace(view, max_open_rounds=view.open_rounds + max_new_rounds))
 
 
 def _read_job_view(step: _JobStep) -> tuple[Sequence[TaskHistory], JobView]:

@@ -26,7 +26,7 @@ from mallorn.db.tables import Device
 from mallorn.services.control.plan_job import plan_job
 from mallorn.services.control.wait_for_device import USUAL, WaitLimit
 from mallorn.services.control.wake_messages import Message
-from mallorn.services.planner.fair_share import JobShare, charge_job, deal_slots
+from mallorn.services.planner.fair_share import JobShare, charge_job, distribute_rounds
 
 log = logging.getLogger(__name__)
 FRESH_SEC = 30.0  # a device that was silent for longer counts as offline
@@ -42,7 +42,7 @@ class TargetSurvey:
     """
 
     devices: tuple[Device, ...]
-    free_slots: int
+    max_new_rounds: int
     jobs: tuple[JobShare, ...]
     able: frozenset[str]
 
@@ -57,10 +57,10 @@ def survey(session: Session, target_id: int) -> TargetSurvey:
     rounds_per_device = ROUNDS_PER_GPU if target.is_gpu else 1
     # One round per device with a worker, and a spare one; builds do not disturb GPU timings.
     places = workers if target.virtual_device else len(devices) * rounds_per_device
-    slots = max(1, min(places, workers)) + 1 if places else 0
+    max_open_rounds = max(1, min(places, workers)) + 1 if places else 0
     return TargetSurvey(
         devices=tuple(devices),
-        free_slots=max(0, slots - Rounds(session).count_open(target_id)),
+        max_new_rounds=max(0, max_open_rounds - Rounds(session).count_open(target_id)),
         jobs=tuple(JobShare(c.id, c.owner, c.priority, c.share_pass, c.owner_pass) for c in claims),
         able=frozenset(claim.id for claim in claims if claim.able),
     )
@@ -95,7 +95,7 @@ class _TargetStep:
         self._database = database
         self._patience = patience
         self._devices = target_survey.devices
-        self._free = target_survey.free_slots
+        self._free = target_survey.max_new_rounds
         self._jobs = {job.id: job for job in target_survey.jobs}
         self._able = set(target_survey.able)
         self._messages: list[Message] = []
@@ -104,21 +104,21 @@ class _TargetStep:
         """Plan the job `first`, then others by fair share until no round may be added."""
         try:
             if first in self._jobs:
-                self._plan_one(first, self._distribute_slots(self._able | {first}).get(first, 0))
-            while slots := self._distribute_slots(self._able):
-                for job_id, count in slots.items():
+                self._plan_one(first, self._distribute_rounds(self._able | {first}).get(first, 0))
+            while counts := self._distribute_rounds(self._able):
+                for job_id, count in counts.items():
                     self._plan_one(job_id, count)
         except (Unavailable, StorageFull) as error:  # the sweeper resends lost messages
             log.warning("this planning step ended early, the next continues: %s", error)
         return self._messages
 
-    def _distribute_slots(self, able: set[str]) -> dict[str, int]:
-        return deal_slots(self._jobs.values(), able, self._free)
+    def _distribute_rounds(self, able: set[str]) -> dict[str, int]:
+        return distribute_rounds(self._jobs.values(), able, self._free)
 
-    def _plan_one(self, job_id: str, slots: int) -> None:
+    def _plan_one(self, job_id: str, max_new_rounds: int) -> None:
         try:
             with self._database.transaction() as session:
-                turn = plan_job(session, job_id, slots, self._devices, self._patience)
+                turn = plan_job(session, job_id, max_new_rounds, self._devices, self._patience)
                 share = charge_job([*self._jobs.values()], job_id, turn.candidates)
                 FairShares(session).take_turn(job_id, share.share_pass, share.owner_pass)
         except (Unavailable, StorageFull):
@@ -142,5 +142,5 @@ class _TargetStep:
         self._free -= turn.opened
         if turn.over:
             del self._jobs[job_id]
-        if turn.opened < slots:
+        if turn.opened < max_new_rounds:
             self._able.discard(job_id)

@@ -52,7 +52,7 @@ async def _receive_bytes(
         raise InvalidRequest(message, hint="curl -T model.onnx URL")
     announced_bytes = int(request.headers.get("content-length", 0))
     upload.check_size(announced_bytes)
-    with parts.uploads.hold_request_slot(owner), parts.arriving.track_request(owner) as grow:
+    with parts.uploads.count_request(owner), parts.arriving.track_request(owner) as grow:
         grow(announced_bytes)
         await run_in_threadpool(upload.__enter__)
         try:  # an empty, too large or incomplete upload is removed
@@ -172,7 +172,7 @@ def complete_upload(
         raise Conflict("the upload lacks parts", hint=f"GET /uploads/{digest} names those that it has")
     upload = parts.store.upload(parts.settings.max_model_bytes)
     upload.check_size(sum(sizes.values()))
-    with parts.uploads.hold_request_slot(owner), parts.arriving.track_request(owner) as grow, upload:
+    with parts.uploads.count_request(owner), parts.arriving.track_request(owner) as grow, upload:
         grow(sum(sizes.values()))
         for index in range(len(sizes)):
             for chunk in parts.store.chunks(f"{uri}/{index}"):

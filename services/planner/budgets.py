@@ -38,24 +38,24 @@ def round_size(job: JobView, task: TaskView, eligible: int) -> int:
     """Return a round's number of candidates.
 
     It is larger after many trials, or if there are fewer `eligible` tasks (those that may
-    be tuned now) than slots.
+    be tuned now) than rounds that may be open.
     """
     if job.round_size is not None:
         return job.round_size
     trials = task.points[-1].trials if task.points else 0
     evidence = job.usual_size * (1 + trials // WELL_KNOWN_TRIALS)
-    devices = job.usual_size * ceil(job.slots / max(1, eligible))
+    devices = job.usual_size * ceil(job.max_open_rounds / max(1, eligible))
     affordable = max(job.usual_size, budget_in_candidates(job) // PULLS)
     return min(LARGEST_ROUND, max(evidence, devices), affordable)
 
 
 def choose_first_round_size(job: JobView, part: float) -> int:
     """Return the size of a task's first round. It is only the share `part` of a usual round
-    if the job has at least as many tasks as slots."""
+    if the job has at least as many tasks as rounds that may be open."""
     standard = job.round_size or job.usual_size
     tasks = sum(not task.left_out for task in job.tasks)
     share = int(budget_in_candidates(job) * FIRST_PASS_SHARE / max(1, tasks))
-    size = int(part * standard) if job.slots <= tasks else standard
+    size = int(part * standard) if job.max_open_rounds <= tasks else standard
     return max(SMALLEST_ROUND, min(size, share))
 
 
@@ -69,7 +69,7 @@ def budget_in_candidates(job: JobView) -> int:
     if (limit := trial_limit(job)) is not None:
         return limit
     seconds = job.seconds_per_trial or ASSUMED_SECONDS_PER_TRIAL
-    return job.spent_trials + int(max(0.0, job.seconds_left or 0.0) * max(1, job.slots) / seconds)
+    return job.spent_trials + int(max(0.0, job.seconds_left or 0.0) * max(1, job.max_open_rounds) / seconds)
 
 
 def seconds_per_trial(job: JobView, task: TaskView) -> float:
@@ -103,7 +103,7 @@ class TrialBudget:
             left = min(left, job.task_trials - task.trials - task.in_flight)
         if job.seconds_left is not None:
             # One round more than workers is open so that none idles. If all are busy, it waits.
-            workers = max(1, job.slots - 1)
+            workers = max(1, job.max_open_rounds - 1)
             wait_sec = sum(self._busy_sec) / workers if self.open_rounds >= workers else 0.0
             left = min(left, int((job.seconds_left - wait_sec) / seconds_per_trial(job, task)))
         return max(0, left)

@@ -14,7 +14,7 @@ from mallorn.core.job_options import LARGEST_ROUND
 # Each step of priority, up to this one, doubles a job's share among its owner's jobs.
 MAX_PRIORITY: Final = 5
 
-# The assumed size of a round while slots are dealt.
+# The assumed size of a round while rounds are distributed.
 USUAL_ROUND: Final = 16
 
 
@@ -62,17 +62,17 @@ def charge_job(jobs: Sequence[JobShare], job_id: str, candidates: int) -> JobSha
     return replace(job, share_pass=share_pass, owner_pass=(job.owner_pass or 0.0) + candidates)
 
 
-def deal_slots(jobs: Iterable[JobShare], able: Collection[str], slots: int) -> dict[str, int]:
-    """Distribute `slots` rounds over jobs in `able` by fair share; return counts by id."""
+def distribute_rounds(jobs: Iterable[JobShare], able: Collection[str], count: int) -> dict[str, int]:
+    """Distribute `count` rounds over jobs in `able` by fair share; return counts by id."""
     shares = {job.id: job for job in jobs}
-    dealt: dict[str, int] = {}
-    for _ in range(slots):
+    counts: dict[str, int] = {}
+    for _ in range(count):
         order = sort_by_fair_share(shares.values())
         if (job_id := next((job.id for job in order if job.id in able), None)) is None:
             break
-        dealt[job_id] = dealt.get(job_id, 0) + 1
+        counts[job_id] = counts.get(job_id, 0) + 1
         shares[job_id] = charge_job([*shares.values()], job_id, USUAL_ROUND)
-    return dealt
+    return counts
 
 
 def _current_passes(passes: Mapping[str, float | None], weights: Mapping[str, float]) -> dict[str, float]:

@@ -20,9 +20,9 @@ from mallorn.services.planner.policy import Arm, Policy, build_round_notes
 
 
 def plan_rounds(job: JobView) -> JobPlan:
-    """Return rounds for the job's free slots, or the reason why tuning is finished."""
+    """Return rounds up to the job's limit of open ones, or the reason why tuning is finished."""
     decision = _Decision(job)
-    rounds = decision.plan_free_slots()
+    rounds = decision.plan_new_rounds()
     return JobPlan(tuple(rounds), decision.why_finished(), decision.outlook(), decision.changed_retirements())
 
 
@@ -47,9 +47,9 @@ class _Decision:
         ]
         self._prospects = budgets.compute_expected_gain(job.tasks, self._forecasts, self._retired, self._size)
 
-    def plan_free_slots(self) -> list[PlannedRound]:
+    def plan_new_rounds(self) -> list[PlannedRound]:
         rounds: list[PlannedRound] = []
-        while self._budget.open_rounds < self._job.slots and (arms := self._arms()):
+        while self._budget.open_rounds < self._job.max_open_rounds and (arms := self._arms()):
             index = self._job.rounds_planned + len(rounds)
             # Differs for every round of a job, and is the same in every process.
             seed = (self._job.seed * 1_000_003 + index * 7_919 + 1) % (2**31 - 1)

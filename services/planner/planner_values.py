@@ -81,7 +81,7 @@ class JobView:
     trials: int | None  # the budget; None: limited by time, or by expected gain
     tasks: tuple[TaskView, ...]
     rounds_planned: int  # index of the next round
-    slots: int  # number of rounds that may be open at once
+    max_open_rounds: int
     seconds_left: float | None  # until tuning must stop so that the finish meets the deadline
     seconds_per_trial: float | None  # of its rounds so far
     task_trials: int | None = None  # the budget of each task

@@ -32,7 +32,7 @@ from tests.browser.recorded import Recording, recording
 
 MINUTE: Final = 60.0
 DAY: Final = 86_400.0
-SLOTS: Final = ("rack1-4711-slot1", "rack2-1297-slot1")
+SLOTS: Final = ("rack1-4711-tuner1", "rack2-1297-tuner1")
 JETSON: Final = {"kind": "cuda", "arch": "sm_87", "max_threads_per_block": 1024}
 SCRIPTS: Final = Path(__file__).with_name("scripts.json")
 UNDER_WAY: Final = 58  # rounds of the job that is being tuned
@@ -197,7 +197,7 @@ class House:
         )
         for name, words in zip(SLOTS, busy, strict=True):
             Workers(self.session).record_seen(name, name[:5], {"pid": 4711}, words)
-        Workers(self.session).record_seen("rack1-4100-slot1", "rack1", {"pid": 4100}, "")
+        Workers(self.session).record_seen("rack1-4100-tuner1", "rack1", {"pid": 4100}, "")
         self.session.flush()
         for worker in self.session.scalars(select(Worker)):
             worker.started_at = self.now_sec - 3.2 * DAY

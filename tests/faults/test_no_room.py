@@ -178,7 +178,7 @@ def test_a_worker_without_file_handles_says_so_and_no_candidate_is_dropped_or_do
     try:
         job = service.client.submit(networks / "dense.onnx", trials=TRIALS, policy="round-robin")
         wait_for(seldom(lambda: len(trials(service.client, job)) >= 4), "some trials", JOB_SEC)
-        limits = starve(family(the_one(service.process.pid, "-m", "mallorn", "worker", "slot1").pid))
+        limits = starve(family(the_one(service.process.pid, "-m", "mallorn", "worker", "tuner1").pid))
 
         def starved() -> str:
             reason = job.refresh().reason

@@ -120,7 +120,7 @@ def test_control_keeps_the_loops_turning(stack: Up) -> None:
         (("serve",), ()),
         (("control",), ()),
         (("worker", "importer"), ("numpy",)),
-        (("worker", "slot1"), ("numpy",)),
+        (("worker", "tuner1"), ("numpy",)),
         (("tracker",), ("numpy", "libtvm")),
         (("device",), ("numpy", "libtvm")),
     ],
@@ -161,7 +161,7 @@ def test_a_second_up_is_told_who_holds_the_directory_and_how_to_use_it(stack: Up
     assert stack.data.read_stack() is not None
 
 
-@pytest.mark.parametrize("words", [("tracker",), ("worker", "slot1"), ("serve",), ("control",)])
+@pytest.mark.parametrize("words", [("tracker",), ("worker", "tuner1"), ("serve",), ("control",)])
 def test_a_killed_part_is_started_again(stack: Up, words: tuple[str, ...]) -> None:
     victim = stack.part("mallorn", *words)
     victim.kill()

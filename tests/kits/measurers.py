@@ -21,16 +21,16 @@ PASSES = 2
 
 @dataclass(frozen=True)
 class Workplace:
-    """Something to measure: all slots but the last are good candidates, the last fails."""
+    """Something to measure: all inputs but the last are good candidates, the last fails."""
 
     program: Program
     target: Target
-    slots: Sequence[MeasureInput]
+    inputs: Sequence[MeasureInput]
     options: JobOptions = field(default=OPTIONS)
 
     @property
     def bad(self) -> int:
-        return self.slots[-1].slot
+        return self.inputs[-1].slot
 
     @property
     def tasks(self) -> Mapping[str, str]:
@@ -52,14 +52,14 @@ class MeasurerTestCase:
     def measured(measurer: Measurer, at: Workplace) -> list[MeasureResult]:
         """What became of each slot: one that is told once more turned out to be a bound."""
         told: dict[int, MeasureResult] = {}
-        for result in measurer.measure(at.program, at.target, at.slots, at.options):
+        for result in measurer.measure(at.program, at.target, at.inputs, at.options):
             assert result.slot not in told or result.trial.is_bound
             told[result.slot] = result
         return list(told.values())
 
     @staticmethod
     def compared(measurer: Measurer, at: Workplace) -> list[MeasureResult]:
-        return measurer.measure_in_passes(at.program, at.target, at.slots, at.options, PASSES)
+        return measurer.measure_in_passes(at.program, at.target, at.inputs, at.options, PASSES)
 
     @staticmethod
     def assert_whole(results: Sequence[MeasureResult]) -> None:
@@ -76,8 +76,8 @@ class MeasurerTestCase:
         self, measurer: Measurer, workplace: Workplace
     ) -> None:
         results = self.measured(measurer, workplace)
-        assert sorted(result.slot for result in results) == sorted(slot.slot for slot in workplace.slots)
-        candidates = {slot.slot: slot.candidate for slot in workplace.slots}
+        assert sorted(result.slot for result in results) == sorted(each.slot for each in workplace.inputs)
+        candidates = {each.slot: each.candidate for each in workplace.inputs}
         assert all(result.trial.candidate == candidates[result.slot] for result in results)
         self.assert_whole(results)
         failed = {result.slot: result.trial.error for result in results if result.trial.outcome.failed}
@@ -85,10 +85,10 @@ class MeasurerTestCase:
 
     def test_closing_early_leaves_it_usable(self, measurer: Measurer, workplace: Workplace) -> None:
         at = workplace
-        stream = measurer.measure(at.program, at.target, at.slots, at.options)
+        stream = measurer.measure(at.program, at.target, at.inputs, at.options)
         next(stream)
         stream.close()
-        again = list(measurer.measure(at.program, at.target, at.slots[:1], at.options))
+        again = list(measurer.measure(at.program, at.target, at.inputs[:1], at.options))
         assert [result.trial.outcome for result in again] == [Outcome.OK]
 
     def test_nothing_to_measure_is_no_result(self, measurer: Measurer, workplace: Workplace) -> None:
@@ -101,7 +101,7 @@ class MeasurerTestCase:
     ) -> None:
         results = self.compared(measurer, workplace)
         told = Counter(result.slot for result in results)
-        assert told.keys() == {slot.slot for slot in workplace.slots}
+        assert told.keys() == {each.slot for each in workplace.inputs}
         assert max(told.values()) <= PASSES
         assert {result.slot for result in results if result.trial.outcome.failed} == {workplace.bad}
         self.assert_whole(results)

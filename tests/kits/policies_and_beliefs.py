@@ -58,7 +58,7 @@ def job(*tasks: TaskView, **known: Any) -> JobView:
         trials=200,
         tasks=tasks,
         rounds_planned=0,
-        slots=2,
+        max_open_rounds=2,
         seconds_left=None,
         seconds_per_trial=None,
     )

@@ -143,12 +143,12 @@ class Bench(SimulatedMeasurer):
         self,
         program: Program,
         target: Target,
-        slots: Sequence[MeasureInput],
+        inputs: Sequence[MeasureInput],
         options: JobOptions,
         best_us: float | None = None,
     ) -> Generator[MeasureResult, None, None]:
         self._benches.check_host()
-        for slot in slots:
+        for slot in inputs:
             yield from self._benches.run(program, target, slot, options, self._like)
 
     def virtual_device_for(self, tasks: Any, target: Target, options: JobOptions) -> Any:

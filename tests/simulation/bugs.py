@@ -37,12 +37,12 @@ def commit_twice() -> Iterator[None]:
     flush = Commits.flush
 
     def twice(self: Commits) -> None:
-        pending, most = list(self._pending.values()), max(self._slots, default=0) + 1
+        pending, most = list(self._pending.values()), max(self._sketches, default=0) + 1
         try:
             flush(self)
         except Unavailable:
-            self._slots |= {slot + most: each for slot, each in self._slots.items()}
-            self._proposals = [*self._proposals, *self._proposals]
+            self._sketches |= {slot + most: each for slot, each in self._sketches.items()}
+            self.proposals = [*self.proposals, *self.proposals]
             again = [replace(result, slot=result.slot + most) for result in pending]
             self._pending = {result.slot: result for result in again}
             flush(self)

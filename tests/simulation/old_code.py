@@ -56,9 +56,9 @@ def store_is_a_fault() -> Iterator[None]:
 def turns_unguarded() -> AbstractContextManager[object]:
     """One job's turn that raises ends the planning step of its target."""
 
-    def plan_one(self: Any, job_id: str, slots: int) -> None:
+    def plan_one(self: Any, job_id: str, max_new_rounds: int) -> None:
         with self._database.transaction() as session:
-            turn = plan_job(session, job_id, slots, self._devices, self._patience)
+            turn = plan_job(session, job_id, max_new_rounds, self._devices, self._patience)
             paid = charge_job([*self._jobs.values()], job_id, turn.candidates)
             FairShares(session).take_turn(job_id, paid.share_pass, paid.owner_pass)
         self._jobs[job_id] = paid
@@ -66,7 +66,7 @@ def turns_unguarded() -> AbstractContextManager[object]:
         self._free -= turn.opened
         if turn.over:
             del self._jobs[job_id]
-        if turn.opened < slots:
+        if turn.opened < max_new_rounds:
             self._able.discard(job_id)
 
     return patch.object(plan_target._TargetStep, "_plan_one", plan_one)

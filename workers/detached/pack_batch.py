@@ -236,9 +236,9 @@ class Packing:
                 if isinstance(end, MeasureResult):
                     commits.add(end)
                     continue
-                key = f"{round_id}-{end.slot.slot}"
+                key = f"{round_id}-{end.input.slot}"
                 files[f"{key}.so"] = _check_child_file(end.artifact).read()
-                build_ms[end.slot.slot] = end.build_ms
+                build_ms[end.input.slot] = end.build_ms
                 args = context.program.args.with_tensors(end.args)
                 call = make_timing_call(key, f"{key}.so", args, limit_sec, self._options, self._target)
                 calls.append(call | race)
@@ -302,12 +302,12 @@ class Packing:
                     candidates: list[BuiltCandidate] = []
                     for end in self._build(stage.lease, contest.program, contest.slots, any_size=True):
                         if isinstance(end, BuiltCandidate):
-                            name = f"f{task.index}-{end.slot.slot}.so"
+                            name = f"f{task.index}-{end.input.slot}.so"
                             files[name] = _check_child_file(end.artifact).read()
                             candidates.append(end)
                     limit_sec = self._options.run_timeout_sec
                     for turn, candidate in product(range(PASSES), candidates):
-                        slot, args = candidate.slot, contest.program.args.with_tensors(candidate.args)
+                        slot, args = candidate.input, contest.program.args.with_tensors(candidate.args)
                         name = f"f{task.index}-{slot.slot}"
                         key, library = f"{name}-{turn}", f"{name}.so"
                         calls.append(

@@ -1,6 +1,6 @@
 """Locks on this host: shared for work on it, exclusive for timing a whole model.
 
-Worker slots on one host do not know of each other; if one compiles while another times a
+Workers on one host do not know of each other; if one compiles while another times a
 whole model, that time is several times too long. Two lock files coordinate them. The kernel
 releases the locks of a process that dies.
 

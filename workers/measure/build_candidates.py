@@ -86,7 +86,7 @@ def shorten(text: str) -> str:
 class BuiltCandidate:
     """A candidate whose library is ready to be timed."""
 
-    slot: MeasureInput
+    input: MeasureInput
     artifact: Path
     args: tuple[Tensor, ...]  # the program's, with weights in the schedule's layout
     build_ms: float
@@ -98,7 +98,7 @@ class Builds:
     """Builds the candidates of one round; with `any_size`, libraries may be of any size."""
 
     builders: ChildPool[Library]
-    slots: Sequence[MeasureInput]
+    inputs: Sequence[MeasureInput]
     program: Program
     target: Target
     folder: Path
@@ -106,10 +106,10 @@ class Builds:
     any_size: bool = False
 
     def __post_init__(self) -> None:
-        self._waiting = deque(self.slots)
+        self._waiting = deque(self.inputs)
         self._retries: deque[MeasureInput] = deque()  # to be built again, while nothing else is
         self._retried: set[int] = set()  # slots whose builder the host ended once
-        self._slots = {slot.slot: slot for slot in self.slots}
+        self._input_of = {each.slot: each for each in self.inputs}
 
     @property
     def has_unfinished(self) -> bool:
@@ -121,9 +121,9 @@ class Builds:
         for place in self.builders.idle[: len(self._waiting)]:
             size = self.builders.size
             preferred = (s for s in self._waiting if choose_builder(s.candidate.decisions, size) == place)
-            slot = next(preferred, self._waiting[0])
-            self._waiting.remove(slot)
-            self._submit(slot, place)
+            entry = next(preferred, self._waiting[0])
+            self._waiting.remove(entry)
+            self._submit(entry, place)
         if self._retries and not self.builders.tags:
             self._submit(self._retries.popleft(), self.builders.idle[0])
 
@@ -148,31 +148,31 @@ class Builds:
         self.builders.cancel()
         self.builders.resume()
 
-    def _submit(self, slot: MeasureInput, place: int) -> None:
+    def _submit(self, entry: MeasureInput, place: int) -> None:
         call = CandidateCompiler.build.make_call(
             self.program.tir,
             self.target.text,
-            slot.sketch.trace,
-            slot.candidate.decisions,
-            str(self._artifact(slot)),
+            entry.sketch.trace,
+            entry.candidate.decisions,
+            str(self._artifact(entry)),
             self.any_size,
         )
-        self.builders.submit(call.with_limit(self.timeout_sec), slot.slot, place)
+        self.builders.submit(call.with_limit(self.timeout_sec), entry.slot, place)
 
-    def _artifact(self, slot: MeasureInput) -> Path:
-        return self.folder / f"{slot.slot}.so"
+    def _artifact(self, entry: MeasureInput) -> Path:
+        return self.folder / f"{entry.slot}.so"
 
     def _convert_finished_build(self, call: Finished[Library]) -> BuiltCandidate | MeasureResult | None:
         """Return a finished build's result; None if the candidate will be built once more.
         Raises HostFault or StorageFull if the host caused the failure."""
-        slot, end = self._slots[int(str(call.tag))], call.end
+        entry, end = self._input_of[int(str(call.tag))], call.end
         if isinstance(end, Library):
-            return BuiltCandidate(slot, self._artifact(slot), end.args, end.build_ms, end.kernels)
+            return BuiltCandidate(entry, self._artifact(entry), end.args, end.build_ms, end.kernels)
         if isinstance(end, HostFault | StorageFull):
             raise end  # this host failed: no candidate is to blame
-        if isinstance(end, HOSTS_DOING) and slot.slot not in self._retried:
-            self._retried.add(slot.slot)
-            self._retries.append(slot)
+        if isinstance(end, HOSTS_DOING) and entry.slot not in self._retried:
+            self._retried.add(entry.slot)
+            self._retries.append(entry)
             return None
         if isinstance(end, ChildNotStarted):
             raise HostFault(end.message, hint="mallorn check") from end
@@ -180,4 +180,4 @@ class Builds:
             outcome = Outcome.WORKER_LOST
         else:
             outcome = Outcome.BUILD_TIMEOUT if isinstance(end, ChildTimeout) else Outcome.BUILD_ERROR
-        return MeasureResult(slot.slot, Trial(slot.candidate, outcome, error=shorten(end.message)))
+        return MeasureResult(entry.slot, Trial(entry.candidate, outcome, error=shorten(end.message)))

@@ -205,7 +205,7 @@ class DeviceRuns:
             args=args,
             evaluator=evaluator.model_copy(update={"flush_l2": flush_l2}),
             stopping="fixed" if self._is_drift_check else self.options.stopping,
-            candidate_key=f"{self.program.key[:KEY_CHARS]}/{candidate.slot.candidate.key}{mark}",
+            candidate_key=f"{self.program.key[:KEY_CHARS]}/{candidate.input.candidate.key}{mark}",
             timeout_sec=self.timeout_sec,
             patience_sec=self._retakes.left_sec(),
             best_us=self.best_us,
@@ -216,7 +216,7 @@ class DeviceRuns:
         self.clock.enter(DeviceUseState.HELD)
         self._retakes.charge_lost_time(run.disturbance.repeated_sec if run.disturbance else 0.0)
         trial = Trial(
-            candidate.slot.candidate,
+            candidate.input.candidate,
             run.outcome,
             build_ms=candidate.build_ms,
             run_us=run.run_us,
@@ -232,7 +232,7 @@ class DeviceRuns:
             if kept_ms >= MOMENT.min_repeat_ms:
                 self.latest = candidate, trial.time_us
                 self.fastest = min(self.fastest or self.latest, self.latest, key=lambda entry: entry[1])
-        return MeasureResult(candidate.slot.slot, trial, self._endpoint, run.disturbance)
+        return MeasureResult(candidate.input.slot, trial, self._endpoint, run.disturbance)
 
 
 def must_flush_cache(evaluator: EvaluatorOptions, args: Arguments, target: Target) -> bool:

@@ -36,7 +36,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class MeasureInput:
-    """A candidate to measure, and its number (slot) in the round."""
+    """A candidate to measure, and its number in the round."""
 
     slot: int
     candidate: Candidate
@@ -49,7 +49,7 @@ def number_candidates(entries: Iterable[tuple[Candidate, Sketch]]) -> tuple[Meas
 
 @dataclass(frozen=True, slots=True)
 class MeasureResult:
-    """The result of measuring the candidate in one slot of a round."""
+    """The result of measuring a candidate: once, or in a pass."""
 
     slot: int
     trial: Trial
@@ -98,14 +98,14 @@ class Measurer(ABC):
     """Builds and times candidates. `mallorn/core/registry.py` lists all measurers.
 
     Contract
-    - `measure` yields exactly one MeasureResult per slot, as soon as it is known, in any order. If a
-      time turns out to have been disturbed, its slot is yielded again, with an upper bound as trial.
-    - A candidate that crashes, hangs or miscompiles affects only its slot: its trial has the error.
+    - `measure` yields exactly one MeasureResult per candidate, as soon as it is known, in any order. If a
+      time turns out to have been disturbed, it is yielded again, with an upper bound as trial.
+    - A candidate that crashes, hangs or miscompiles affects no other one: its trial has the error.
     - A device runs one candidate at a time, while no compiler runs on the same cores.
     - Closing the generator early stops the work and leaves no process that runs a candidate.
     - `best_us` is the task's fastest time in this measuring context, as far as the round knows it: a
-      candidate far slower than that, or than another slot, need not be timed precisely.
-    - A finish calls `measure_in_passes` for the best candidates. Each slot has at least one trial,
+      candidate far slower than that, or than another one, need not be timed precisely.
+    - A finish calls `measure_in_passes` for the best candidates. Each has at least one trial,
       and all its trials count. A candidate that falls far behind or fails has fewer than the others.
     - Raises NoDevice if no device serves the target, Unavailable if the tracker does not answer.
 
@@ -130,22 +130,22 @@ class Measurer(ABC):
         self,
         program: Program,
         target: Target,
-        slots: Sequence[MeasureInput],
+        inputs: Sequence[MeasureInput],
         options: JobOptions,
         best_us: float | None = None,
     ) -> Generator[MeasureResult, None, None]:
-        """Build and time every slot's candidate once; yield each result at once."""
+        """Build and time every candidate once; yield each result at once."""
 
     @abstractmethod
     def measure_in_passes(
         self,
         program: Program,
         target: Target,
-        slots: Sequence[MeasureInput],
+        inputs: Sequence[MeasureInput],
         options: JobOptions,
         passes: int,
     ) -> list[MeasureResult]:
-        """Measure all slots up to `passes` times, in turn, under the same conditions."""
+        """Measure all candidates up to `passes` times, in turn, under the same conditions."""
 
     def virtual_device_for(
         self, tasks: Mapping[str, str], target: Target, options: JobOptions

@@ -55,11 +55,11 @@ class TvmMeasurer(Measurer):
         self,
         program: Program,
         target: Target,
-        slots: Sequence[MeasureInput],
+        inputs: Sequence[MeasureInput],
         options: JobOptions,
         best_us: float | None = None,
     ) -> Generator[MeasureResult, None, None]:
-        """Measure every slot once, as soon as it is built."""
+        """Measure every candidate once, as soon as it is built."""
         hosts = {device.endpoint.host_id for device in self._devices(target)}
         # Builds on this host disturb a CPU that times here; a GPU is timed by its own clock.
         measure_all = time_between_builds if target.is_cpu and host_id() in hosts else time_during_builds
@@ -74,7 +74,7 @@ class TvmMeasurer(Measurer):
             keeps_best=True,
             like=self.like,
         )
-        with self._build_for(runs, slots) as builds:
+        with self._build_for(runs, inputs) as builds:
             results = measure_all(builds, runs, HostLock())
             for result in TimingDriftDetector(runs, builds).yield_with_drift_checks(results):
                 yield mark_if_builders_ran(result, target)
@@ -83,11 +83,11 @@ class TvmMeasurer(Measurer):
         self,
         program: Program,
         target: Target,
-        slots: Sequence[MeasureInput],
+        inputs: Sequence[MeasureInput],
         options: JobOptions,
         passes: int,
     ) -> list[MeasureResult]:
-        """Build every slot's candidate once, and time all in turn, up to `passes` times. A
+        """Build every candidate once, and time all in turn, up to `passes` times. A
         candidate that falls far behind or fails has fewer results. With enough devices of
         one class, each pass uses another device."""
         devices = self._devices(target)
@@ -98,18 +98,18 @@ class TvmMeasurer(Measurer):
         runs = DeviceRuns(
             self.runner, tracker, target, program, options, limit_sec, purpose="/finish", like=self.like
         )
-        with self._build_for(runs, slots, any_size=True) as builds:
+        with self._build_for(runs, inputs, any_size=True) as builds:
             results = time_in_passes(builds, runs, passes, HostLock(), spread)
             return [mark_if_builders_ran(result, target) for result in results]
 
     @contextmanager
     def _build_for(
-        self, runs: DeviceRuns, slots: Sequence[MeasureInput], any_size: bool = False
+        self, runs: DeviceRuns, inputs: Sequence[MeasureInput], any_size: bool = False
     ) -> Iterator[Builds]:
         """Yield the builds of the candidates to time; then stop them and release the device."""
         program, target, limit_sec = runs.program, runs.target, runs.options.build_timeout_sec
         with untrusted_folder("build-", self.room) as folder:
-            builds = Builds(self.builders, slots, program, target, folder, limit_sec, any_size)
+            builds = Builds(self.builders, inputs, program, target, folder, limit_sec, any_size)
             try:
                 yield builds
             finally:

@@ -10,9 +10,9 @@ from mallorn.db.session import Database
 
 #: Several times the cost of resuming from stored steps, and not much longer than a round.
 TURN_SEC: Final = 30.0
-#: Work that waits longer than this found no free worker slot.
+#: Work that waits longer than this found no free worker.
 WAITED_SEC: Final = 2.0
-#: Kinds of work that need the same worker slots.
+#: Kinds of work that need the same workers.
 KINDS: Final = (WorkKind.ROUND, WorkKind.FINISH)
 
 

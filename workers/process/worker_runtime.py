@@ -56,7 +56,7 @@ class Runtime:
         self.database = Database(config.database_url)
         self.fleet = Fleet(config)
         self.name = f"{socket.gethostname()}-{os.getpid()}-{int(time.time())}"
-        self.tunes = True  # True if this slot runs rounds; False if it only imports models
+        self.tunes = True  # True if this worker runs rounds; False if it only imports models
         self.carries_batches = False  # whether it may run rounds of jobs with a detached device
         self.roll_call = Heartbeat(self.database, self.fleet, self.name)
 

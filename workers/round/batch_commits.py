@@ -35,11 +35,11 @@ class Commits:
     database: Database
     context: RoundContext
     token: Token
-    slots: Sequence[MeasureInput]
+    inputs: Sequence[MeasureInput]
     proposals: Sequence[Proposal]
 
     def __post_init__(self) -> None:
-        self._sketches = {slot.slot: slot.sketch for slot in self.slots}
+        self._sketches = {each.slot: each.sketch for each in self.inputs}
         self._pending: dict[int, MeasureResult] = {}
         self._committed: set[int] = set()
         self._disturbances: dict[int, Disturbance] = {}
@@ -78,14 +78,8 @@ class Commits:
                     error=result.trial.error[-ERROR_CHARS:],
                     predicted=proposal.predicted,
                 )
-                row = NewMeasurement(
-                    result.slot,
-                    trial,
-                    sketches[trial.candidate.sketch],
-                    site.context_id,
-                    site.device_id,
-                    limits_of(options),
-                )
+                sketch_id, limits = sketches[trial.candidate.sketch], limits_of(options)
+                row = NewMeasurement(result.slot, trial, sketch_id, site.context_id, site.device_id, limits)
                 rows.append(row)
             # `new` is empty if an earlier commit succeeded but its reply was lost.
             measurements = Measurements(session)

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 class Proposed(NamedTuple):
     """The candidates to measure, and their proposals."""
 
-    slots: Sequence[MeasureInput]
+    inputs: Sequence[MeasureInput]
     proposals: list[Proposal]
 
 
@@ -133,8 +133,8 @@ def _propose(lookup: FeatureLookup, context: RoundContext, validate: Validate | 
             seam="search",
             name=name,
         )
-    slots = number_candidates((candidate, space.by_key[candidate.sketch]) for candidate in candidates)
-    return Proposed(slots, [prefix_origin(proposal, name) for proposal in proposals])
+    inputs = number_candidates((candidate, space.by_key[candidate.sketch]) for candidate in candidates)
+    return Proposed(inputs, [prefix_origin(proposal, name) for proposal in proposals])
 
 
 def _propose_first_round(context: RoundContext, space: Space, model: CostModel) -> list[Proposal]:

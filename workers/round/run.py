@@ -56,14 +56,14 @@ def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
         ensure_machine(runtime, work.job_id)
         with runtime.working_on(describe_round(runtime, round_id)):
             with HostLock().hold_shared():
-                context, (slots, proposals) = prepare_round(runtime, round_id, token)
+                context, (inputs, proposals) = prepare_round(runtime, round_id, token)
             proposed_sec = time.monotonic()
-            slots_left = [slot for slot in slots if slot.slot not in context.done_slots]
+            inputs_left = [each for each in inputs if each.slot not in context.done_slots]
             build_ms = 0.0
-            commits = Commits(runtime.database, context, token, slots, proposals)
+            commits = Commits(runtime.database, context, token, inputs, proposals)
             measurer = runtime.measurer(context.options, context.like)
             results = measurer.measure(
-                context.program, context.target, slots_left, context.options, context.best_us
+                context.program, context.target, inputs_left, context.options, context.best_us
             )
             least_us = shortest_plausible_us(context.program, context.machine)
             with closing(results):
@@ -79,7 +79,7 @@ def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
             "measure_sec": round(time.monotonic() - proposed_sec, 3),
             "build_sec": round(build_ms / 1e3, 3),
             **asdict(measurer.device_seconds),
-            "candidates": len(slots_left),
+            "candidates": len(inputs_left),
             "cost_model": context.model_name,
             "disturbance": commits.disturbance,
         }

@@ -129,7 +129,7 @@ def withdraw_device(parts: PartsDep, name: str, request: WithdrawIn) -> Withdraw
 
 @router.get("/workers", openapi_extra=SEES_FLEET)
 def list_workers(parts: PartsDep) -> ListOut[WorkerStatus]:
-    """List the worker slots seen in the last 24 hours."""
+    """List the workers seen in the last 24 hours."""
     with parts.database.session() as session:
         now_sec = read_clock(session)
         items = [

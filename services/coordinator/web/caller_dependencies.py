@@ -84,7 +84,7 @@ OwnerDep = Annotated[str, Depends(get_owner)]
 
 def limit_slow_requests(parts: PartsDep, owner: OwnerDep) -> Iterator[None]:
     """Limit the owner's concurrent slow requests. Raises TooMany if all are taken."""
-    with parts.few.hold_request_slot(owner):
+    with parts.few.count_request(owner):
         yield
 
 

@@ -79,7 +79,7 @@ class ConcurrentLimit:
                 self._totals += Counter()  # drops owners with a total of 0
 
     @contextmanager
-    def hold_request_slot(self, owner: str, key_id: str = "") -> Iterator[None]:
+    def count_request(self, owner: str, key_id: str = "") -> Iterator[None]:
         """Count a request as 1 until the block ends. Raises TooMany above the limit."""
         with self.track_request(owner, key_id) as raise_amount:
             raise_amount(1)

@@ -166,7 +166,7 @@ class StreamAdmission(HttpMiddleware):
     def __init__(self, app: ASGIApp, parts: AppContext) -> None:
         super().__init__(app)
         self._parts = parts
-        self._slots = Semaphore(AT_ONCE)
+        self._starting = Semaphore(AT_ONCE)
         self._streams = ConcurrentLimit(parts.settings.quota_streams, "event streams")
         self._waiting = 0
 
@@ -182,17 +182,17 @@ class StreamAdmission(HttpMiddleware):
                     raise error
                 self._waiting += 1
                 try:
-                    await starting.enter_async_context(self._slots)
+                    await starting.enter_async_context(self._starting)
                 finally:
                     self._waiting -= 1
                 caller = await run_in_threadpool(authenticate_request, self._parts, Request(scope))
-                stream.enter_context(self._streams.hold_request_slot(caller.owner, caller.key_id))
+                stream.enter_context(self._streams.count_request(caller.owner, caller.key_id))
             except MallornError as refusal:
                 await error_response(refusal)(scope, receive, send)
                 return
 
             async def release_and_send(message: Message) -> None:
-                await starting.aclose()  # the stream has started: its slot is free for others
+                await starting.aclose()  # the stream has started: another may start
                 await send(message)
 
             await self._app(scope, receive, release_and_send)

@@ -95,7 +95,7 @@ def test_planners_that_race_never_spend_more_than_the_budget(workshop, monkeypat
     monkeypatch.setattr(planning, "PLAN_LEASE_SEC", -1.0)  # a lease that keeps nobody out
     job = workshop.job([f"w{i}" for i in range(9)], trials=24)
     workshop.plan(job)  # the first plan also writes what is settled once
-    monkeypatch.setattr(planning, "survey", lambda *target: replace(survey(*target), free_slots=8))
+    monkeypatch.setattr(planning, "survey", lambda *target: replace(survey(*target), max_new_rounds=8))
     monkeypatch.setattr(turn, "plan_rounds", slow(turn.plan_rounds))
     start = threading.Barrier(4)
 

@@ -9,9 +9,9 @@ def detached(yard: Yard) -> str:
     return str(yard.workshop.job(["far0", "far1"], 64, policy="round-robin", measurer="detached"))
 
 
-def carried(yard: Yard, job: str, slots: int) -> int:
+def carried(yard: Yard, job: str, rounds: int) -> int:
     return int(
-        yard.write(lambda session: plan_job(session, job, slots, (), USUAL, is_carried_in_files=True).opened)
+        yard.write(lambda session: plan_job(session, job, rounds, (), USUAL, is_carried_in_files=True).opened)
     )
 
 

@@ -38,13 +38,13 @@ class OnSlowDevice(MadeUpMeasurer):
         self,
         program: Program,
         target: Target,
-        slots: Sequence[MeasureInput],
+        inputs: Sequence[MeasureInput],
         options: JobOptions,
         best_us: float | None = None,
     ) -> Generator[MeasureResult, None, None]:
         with offering(SlowForEveryOther()) as runner:
             timing = DeviceRuns(runner, "tracker:1", target, program, options, PATIENCE, best_us)
-            for slot in slots:
+            for slot in inputs:
                 yield timing.measure(BuiltCandidate(slot, Path(__file__), (), 1.0))
 
 

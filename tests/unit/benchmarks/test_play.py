@@ -14,8 +14,8 @@ def _favourite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(REGISTRY["policy"], "favourite", "tests.unit.benchmarks.made_up:Favourite")
 
 
-def run(policy: str, devices: int = 1, slots: int = 1, model: ModelCurves = TWO_TASKS) -> Run:
-    job = new_job(model, policy, 0, slots=slots, round_size=4)
+def run(policy: str, devices: int = 1, max_open_rounds: int = 1, model: ModelCurves = TWO_TASKS) -> Run:
+    job = new_job(model, policy, 0, max_open_rounds=max_open_rounds, round_size=4)
     return play(job, devices, model.final_us)
 
 
@@ -43,19 +43,19 @@ def test_regret_is_what_is_left_to_win_after_a_share_of_the_trials() -> None:
 
 
 def test_two_devices_work_side_by_side_and_a_task_has_one_round_at_once() -> None:
-    steps = run("round-robin", devices=2, slots=2).steps
+    steps = run("round-robin", devices=2, max_open_rounds=2).steps
     # steep's rounds end at 4, 8, 12 and 16, level's at 8 and 16: the free device takes what is not blocked.
     assert [step.seconds for step in steps] == [4.0, 8.0, 8.0, 12.0, 16.0, 16.0]
     assert [step.latency_us for step in steps] == [130.0, 130.0, 80.0, 55.0, 55.0, 55.0]
 
 
 def test_a_round_planned_ahead_waits_for_its_device() -> None:
-    ahead = run("round-robin", devices=1, slots=2)
+    ahead = run("round-robin", devices=1, max_open_rounds=2)
     assert [step.seconds for step in ahead.steps] == [4.0, 12.0, 16.0, 24.0, 28.0, 36.0]
 
 
 def test_a_run_that_ends_before_is_charged_with_all_it_left_unseen() -> None:
-    job = new_job(TWO_TASKS, "favourite", 0, slots=1, round_size=4)
+    job = new_job(TWO_TASKS, "favourite", 0, max_open_rounds=1, round_size=4)
     job.budget = 16  # ends at 55 with two rounds of level unseen
     found = play(job, 1, TWO_TASKS.final_us)
     assert not found.reached(1.05)
@@ -67,7 +67,7 @@ def test_tasks_that_run_dry_or_never_work_end_the_job_early() -> None:
     dry = task("dry", 1, (20.0, 10.0), 1.0, runs_dry=True)
     broken = task("broken", 1, (None, None, None, None), 1.0)
     model = ModelCurves("ends", (dry, broken))
-    job = new_job(model, "round-robin", 0, slots=1, round_size=4)
+    job = new_job(model, "round-robin", 0, max_open_rounds=1, round_size=4)
     job.budget = 1000
     found = play(job, 1, model.final_us)
     assert found.steps[-1].latency_us == found.final_us == 10.0
@@ -76,7 +76,7 @@ def test_tasks_that_run_dry_or_never_work_end_the_job_early() -> None:
 
 
 def test_a_planner_that_neither_plans_nor_ends_is_an_error() -> None:
-    job = new_job(TWO_TASKS, "round-robin", 0, slots=0)
+    job = new_job(TWO_TASKS, "round-robin", 0, max_open_rounds=0)
     with pytest.raises(Stalled, match="two"):
         play(job, 1, TWO_TASKS.final_us)
 

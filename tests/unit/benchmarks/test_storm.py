@@ -14,7 +14,7 @@ PYTHON = ("/venv/bin/python", "-P", "-m")
         ((*PYTHON, "mallorn", "serve"), "coordinator"),
         ((*PYTHON, "mallorn", "control"), "control"),
         ((*PYTHON, "mallorn", "device", "--target", "local"), "device"),
-        ((*PYTHON, "mallorn", "worker", "--name", "slot1"), "worker"),
+        ((*PYTHON, "mallorn", "worker", "--name", "tuner1"), "worker"),
         ((*PYTHON, "mallorn", "worker", "--name", "importer"), "importer"),
         (
             (

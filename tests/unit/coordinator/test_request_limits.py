@@ -213,7 +213,7 @@ def test_an_owner_has_a_few_dear_answers_at_a_time(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(coordinator.parts.few, "_limit", 1)
-    with coordinator.parts.few.hold_request_slot("local"):
+    with coordinator.parts.few.count_request("local"):
         for path in ("/dataset/stats", "/jobs/nope/report", "/jobs/nope/schedules"):
             answer = coordinator.http.get(path)
             assert (answer.status_code, answer.headers["Retry-After"]) == (429, "1"), path
@@ -225,7 +225,7 @@ def test_a_concurrent_limit_counts_each_owner() -> None:
     entered, leave = Event(), Event()
 
     def hold() -> None:
-        with few.hold_request_slot("ada"):
+        with few.count_request("ada"):
             entered.set()
             leave.wait()
 
@@ -233,9 +233,9 @@ def test_a_concurrent_limit_counts_each_owner() -> None:
     for holder in holders:
         holder.start()
     wait_for(lambda: few._totals["ada", ""] == quotas.MOST_AT_ONCE, "all to have come")
-    with pytest.raises(TooMany), few.hold_request_slot("ada"):
+    with pytest.raises(TooMany), few.count_request("ada"):
         pass
-    with few.hold_request_slot("bob"):
+    with few.count_request("bob"):
         leave.set()
     for holder in holders:
         holder.join()

@@ -177,9 +177,9 @@ def test_an_owner_has_a_limited_number_of_unfinished_uploads(start: Start) -> No
 
 def test_an_owner_has_a_limited_number_of_running_uploads(start: Start) -> None:
     limited = start(quota_uploads=1)
-    with limited.parts.uploads.hold_request_slot("local"):
+    with limited.parts.uploads.count_request("local"):
         assert limited.http.put("/models", content=b"a").status_code == 429
-        with limited.parts.uploads.hold_request_slot("bob"):
+        with limited.parts.uploads.count_request("bob"):
             pass
     assert limited.http.put("/models", content=b"a").status_code == 200
 

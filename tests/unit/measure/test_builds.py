@@ -137,7 +137,7 @@ def test_a_library_comes_with_the_arguments_that_the_schedule_wants() -> None:
     pool.end(1)
     (ready,) = builds.poll(0)
     assert isinstance(ready, BuiltCandidate)
-    assert (ready.slot.slot, ready.artifact, ready.build_ms) == (1, Path("/room/1.so"), 3.0)
+    assert (ready.input.slot, ready.artifact, ready.build_ms) == (1, Path("/room/1.so"), 3.0)
     assert ready.args == ARGS
 
 

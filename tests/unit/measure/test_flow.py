@@ -76,17 +76,17 @@ class Scripted:
 
     def start_timing(self, candidate: BuiltCandidate) -> None:
         assert self._timed is None, "one candidate at a time"
-        self.events.append(f"begin {candidate.slot.slot}")
+        self.events.append(f"begin {candidate.input.slot}")
         self._timed, self._looks = candidate, 0
 
     def measure(self, candidate: BuiltCandidate) -> MeasureResult:
-        self.events.append(f"measure {candidate.slot.slot}")
-        if candidate.slot.slot == self.lost_at:
+        self.events.append(f"measure {candidate.input.slot}")
+        if candidate.input.slot == self.lost_at:
             raise Unavailable
-        latency_us = self.latency_us.get(candidate.slot.slot, 1.0)
+        latency_us = self.latency_us.get(candidate.input.slot, 1.0)
         if latency_us is None:
-            return MeasureResult(candidate.slot.slot, Trial(candidate.slot.candidate, Outcome.RUN_ERROR))
-        return ran(candidate.slot, latency_us)
+            return MeasureResult(candidate.input.slot, Trial(candidate.input.candidate, Outcome.RUN_ERROR))
+        return ran(candidate.input, latency_us)
 
 
 class ScriptedDevice:
@@ -112,7 +112,7 @@ class ScriptedDevice:
         script._looks += 1
         if script._timed is None or script._looks < 2:
             return None
-        slot, script._timed = script._timed.slot, None
+        slot, script._timed = script._timed.input, None
         return ran(slot, 1.0)
 
 
@@ -214,7 +214,7 @@ def test_a_time_is_a_bound_where_builders_of_the_host_do_not_wait_for_the_device
     host: str, locks: str, target: Target, is_bound: bool
 ) -> None:
     endpoint = Endpoint("device", host, "class", 2, "0.27.0", DeviceInfo(lock_file=locks))
-    result = mark_if_builders_ran(replace(ran(built(0).slot, 7.0), endpoint=endpoint), target)
+    result = mark_if_builders_ran(replace(ran(built(0).input, 7.0), endpoint=endpoint), target)
     assert (result.trial.is_bound, result.trial.latency_us) == (is_bound, 7.0)
     told = result.disturbance or Disturbance()
     assert ("share no locks; 1 of 1" in told.description, "MALLORN_HOST_FOLDER" in told.hint) == (
@@ -228,7 +228,7 @@ def test_a_time_is_a_bound_where_this_process_cannot_open_its_own_locks(
 ) -> None:
     monkeypatch.setattr("mallorn.workers.measure.tracked_devices.lock_identity", lambda: "")
     endpoint = Endpoint("device", host_id(), "class", 2, "0.27.0", DeviceInfo(lock_file="of the device"))
-    assert mark_if_builders_ran(replace(ran(built(0).slot, 7.0), endpoint=endpoint), CPU).trial.is_bound
+    assert mark_if_builders_ran(replace(ran(built(0).input, 7.0), endpoint=endpoint), CPU).trial.is_bound
 
 
 def test_a_failure_on_a_device_without_common_locks_stays_what_it_is() -> None:

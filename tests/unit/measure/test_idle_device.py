@@ -126,8 +126,8 @@ class VirtualRuns:
             return None
         self._candidate = None
         self.clock.enter(DeviceUseState.HELD)
-        trial = Trial(candidate.slot.candidate, Outcome.OK, run_us=(1.0,))
-        return MeasureResult(candidate.slot.slot, trial)
+        trial = Trial(candidate.input.candidate, Outcome.OK, run_us=(1.0,))
+        return MeasureResult(candidate.input.slot, trial)
 
     def release_device(self) -> None:
         self.clock.enter(DeviceUseState.AWAY)

@@ -54,10 +54,10 @@ class TestTvmMeasurer(MeasurerTestCase):
 
     @pytest.fixture
     def workplace(self) -> Workplace:
-        slots = [
+        inputs = [
             MeasureInput(at, Candidate("sketch", (first,)), SKETCH) for at, first in enumerate((1, 2, 0))
         ]
-        return Workplace(PROGRAM, TARGET, slots)
+        return Workplace(PROGRAM, TARGET, inputs)
 
     def test_each_pass_is_of_another_device_where_enough_are_alike(
         self,
@@ -68,7 +68,7 @@ class TestTvmMeasurer(MeasurerTestCase):
     ) -> None:
         monkeypatch.setattr(Fleet, "devices", lambda *_: [DEVICE] * 3)
         measurer = TvmMeasurer(Settings(tracker="three:1"), builders, runner)
-        found = measurer.measure_in_passes(PROGRAM, TARGET, workplace.slots[:1], JobOptions(), 3)
+        found = measurer.measure_in_passes(PROGRAM, TARGET, workplace.inputs[:1], JobOptions(), 3)
         names = [each.endpoint.name for each in found if each.endpoint is not None]
         assert sorted(names) == ["odd-0", "odd-1", "odd-2"]
 
@@ -78,7 +78,7 @@ class TestTvmMeasurer(MeasurerTestCase):
     ) -> None:
         fleet = [replace(DEVICE, endpoint=replace(DEVICE.endpoint, host_class=each)) for each in classes]
         monkeypatch.setattr(Fleet, "devices", lambda *_: fleet)
-        found = measurer.measure_in_passes(PROGRAM, TARGET, workplace.slots, JobOptions(), 3)
+        found = measurer.measure_in_passes(PROGRAM, TARGET, workplace.inputs, JobOptions(), 3)
         assert {each.endpoint.name for each in found if each.endpoint is not None} == {"odd"}
 
     def test_a_body_that_a_round_refuses_may_win_a_finish(self, measurer: TvmMeasurer) -> None:

@@ -27,7 +27,7 @@ def auto(*tasks: object, **known: object) -> JobView:
 
 
 def played(model: ModelCurves, policy: str = "dynatune", devices: int = 1) -> Run:
-    sim = new_job(model, policy, 0, slots=devices + 1)
+    sim = new_job(model, policy, 0, max_open_rounds=devices + 1)
     sim.budget = None
     return play(sim, devices, model.final_us)
 
@@ -65,7 +65,7 @@ def test_one_task_that_still_falls_is_enough() -> None:
 def test_no_task_that_matters_is_left_before_it_had_a_fair_look() -> None:
     tasks = [task(at, QUIET) for at in range(30)]
     new = task(30, [50.0, 50.0])
-    step = plan_rounds(auto(*tasks, new, slots=5))
+    step = plan_rounds(auto(*tasks, new, max_open_rounds=5))
     assert [planned.task_id for planned in step.rounds] == [new.id], "the others are not worth a round"
     assert plan_rounds(auto(*tasks, task(30, [50.0] * FAIR_ROUNDS))).finished
 
@@ -117,12 +117,16 @@ def test_trials_and_minutes_override_it() -> None:
 @settings(max_examples=10, deadline=None)
 @given(
     weights=st.lists(st.integers(1, 50), min_size=1, max_size=3),
-    slots=st.integers(1, 4),
+    max_open_rounds=st.integers(1, 4),
     chance=st.randoms(use_true_random=False),
 )
-def test_it_never_stands_still_and_ends_under_its_ceiling(policy, weights, slots, chance) -> None:
+def test_it_never_stands_still_and_ends_under_its_ceiling(policy, weights, max_open_rounds, chance) -> None:
     """However noise falls, and whatever fails."""
-    view = auto(*(task(at, weight=weight) for at, weight in enumerate(weights)), slots=slots, policy=policy)
+    view = auto(
+        *(task(at, weight=weight) for at, weight in enumerate(weights)),
+        max_open_rounds=max_open_rounds,
+        policy=policy,
+    )
     while not (step := plan_rounds(view)).finished:
         assert step.rounds
         sizes = {planned.task_id: planned.size for planned in step.rounds}

@@ -39,19 +39,19 @@ shapes_strategy = st.lists(
     shapes=shapes_strategy,
     trials=st.integers(1, 300),
     size=st.one_of(st.none(), st.integers(4, 64)),
-    slots=st.integers(1, 5),
+    max_open_rounds=st.integers(1, 5),
     task_trials=st.one_of(st.none(), st.integers(1, 60)),
     latencies=st.randoms(use_true_random=False),
 )
 def test_budgets_are_spent_and_never_exceeded(
-    policy, shapes, trials, size, slots, task_trials, latencies
+    policy, shapes, trials, size, max_open_rounds, task_trials, latencies
 ) -> None:
     tasks = [task(i, **shape) for i, shape in enumerate(shapes)]
-    known = {"policy": policy, "trials": trials, "round_size": size, "slots": slots}
+    known = {"policy": policy, "trials": trials, "round_size": size, "max_open_rounds": max_open_rounds}
     view = job(*tasks, **known, task_trials=task_trials)
     while not (step := plan_rounds(view)).finished:
         assert step.rounds, "neither finished nor anything to do"
-        assert len(step.rounds) <= slots
+        assert len(step.rounds) <= max_open_rounds
         view = apply(view, step, latencies.uniform(1, 1000))
         assert view.spent_trials <= trials
         assert all(t.trials <= (task_trials or trials) for t in view.tasks)
@@ -64,16 +64,18 @@ def test_budgets_are_spent_and_never_exceeded(
 @given(
     left=st.floats(-5, 60),
     seconds=st.one_of(st.none(), st.floats(0.05, 3)),
-    slots=st.integers(1, 4),
+    max_open_rounds=st.integers(1, 4),
     known=st.booleans(),
 )
-def test_what_is_planned_fits_the_seconds_left(policy, left, seconds, slots, known) -> None:
+def test_what_is_planned_fits_the_seconds_left(policy, left, seconds, max_open_rounds, known) -> None:
     tasks = [task(i, [50.0, 40.0] if known else []) for i in range(4)]
     clock = {"seconds_left": left, "seconds_per_trial": seconds}
-    step = plan_rounds(job(*tasks, policy=policy, slots=slots, trials=1000, round_size=None, **clock))
+    step = plan_rounds(
+        job(*tasks, policy=policy, max_open_rounds=max_open_rounds, trials=1000, round_size=None, **clock)
+    )
     assert all(round_.size * (seconds or 0.0) <= left for round_ in step.rounds)
     one_worker = sum(round_.size for round_ in step.rounds) * (seconds or 0.0)
-    assert one_worker <= max(0.0, left) * max(1, slots - 1)
+    assert one_worker <= max(0.0, left) * max(1, max_open_rounds - 1)
     if left <= 0:
         assert step.finished == "the time budget is spent"
 
@@ -108,7 +110,7 @@ def test_the_order_of_the_tasks_changes_nothing(policy, shapes, order) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_reason_can_be_explained(policy) -> None:
     tasks = [task(0, [70.0, 60.0]), task(1, [5.0]), task(2), task(3, [None])]
-    planned = plan_rounds(job(*tasks, policy=policy, slots=4)).rounds
+    planned = plan_rounds(job(*tasks, policy=policy, max_open_rounds=4)).rounds
     assert len(planned) == 4
     for round_ in planned:
         reason = round_.reason
@@ -121,7 +123,7 @@ def test_every_reason_can_be_explained(policy) -> None:
 
 
 def test_the_first_pass_visits_every_task_before_any_twice() -> None:
-    view = job(*(task(i) for i in range(5)), slots=1)
+    view = job(*(task(i) for i in range(5)), max_open_rounds=1)
     visited = []
     for _ in range(5):
         step = plan_rounds(view)
@@ -133,17 +135,17 @@ def test_the_first_pass_visits_every_task_before_any_twice() -> None:
 def test_a_task_that_cannot_matter_gets_no_visit_of_its_own() -> None:
     heavy = [task(i, [9000.0], flops=1e9) for i in range(6)]
     tiny = task(9, flops=1e4)
-    assert plan_rounds(job(*heavy, tiny, slots=1)).rounds[0].task_id != tiny.id
+    assert plan_rounds(job(*heavy, tiny, max_open_rounds=1)).rounds[0].task_id != tiny.id
     called_often = replace(tiny, weight=100_000)
-    assert plan_rounds(job(*heavy, called_often, slots=1)).rounds[0].task_id == tiny.id
+    assert plan_rounds(job(*heavy, called_often, max_open_rounds=1)).rounds[0].task_id == tiny.id
 
 
 def test_a_mover_of_memory_without_flops_is_visited() -> None:
-    assert plan_rounds(job(task(0, [100.0]), task(1, flops=0.0), slots=1)).rounds[0].task_id == 101
+    assert plan_rounds(job(task(0, [100.0]), task(1, flops=0.0), max_open_rounds=1)).rounds[0].task_id == 101
 
 
 def test_a_small_budget_still_reaches_many_tasks() -> None:
-    view = job(*(task(i) for i in range(24)), trials=200, slots=1)
+    view = job(*(task(i) for i in range(24)), trials=200, max_open_rounds=1)
     assert plan_rounds(view).rounds[0].size == SMALLEST_ROUND
 
 
@@ -155,7 +157,7 @@ def test_dynatune_makes_do_with_half_a_round_for_a_first_visit() -> None:
 
 
 def test_with_slots_for_all_tasks_a_first_visit_is_a_full_round() -> None:
-    step = plan_rounds(job(*(task(i) for i in range(3)), policy="dynatune", trials=5000, slots=4))
+    step = plan_rounds(job(*(task(i) for i in range(3)), policy="dynatune", trials=5000, max_open_rounds=4))
     assert [round_.size for round_ in step.rounds] == [16, 16, 16]
 
 
@@ -166,12 +168,12 @@ def test_a_task_that_has_just_gained_does_not_rest() -> None:
 
 def test_warm_knowledge_counts_as_a_visit() -> None:
     known = task(0, known_us=5.0, flops=1e12)
-    step = plan_rounds(job(known, task(1), slots=1))
+    step = plan_rounds(job(known, task(1), max_open_rounds=1))
     assert step.rounds[0].task_id == 101
 
 
 def test_a_workload_with_an_open_round_gets_no_second_one() -> None:
-    step = plan_rounds(job(task(0, in_flight=16, blocked=True), task(1, blocked=True), slots=4))
+    step = plan_rounds(job(task(0, in_flight=16, blocked=True), task(1, blocked=True), max_open_rounds=4))
     assert step == JobPlan()
 
 
@@ -184,7 +186,7 @@ def test_a_batch_that_failed_entirely_is_followed_by_another_searchers() -> None
 
 def test_a_task_whose_rounds_all_fail_is_retired() -> None:
     hopeless = task(0, [None] * HOPELESS_ROUNDS)
-    step = plan_rounds(job(hopeless, slots=1))
+    step = plan_rounds(job(hopeless, max_open_rounds=1))
     assert step.rounds == ()
     assert step.finished == "no task is left to tune"
     assert "default schedule" in step.retired[hopeless.id]
@@ -192,7 +194,7 @@ def test_a_task_whose_rounds_all_fail_is_retired() -> None:
 
 def test_a_task_with_nothing_left_to_try_gets_no_more_rounds() -> None:
     small = task(0, exhausted=True, known_us=5.0, rounds=1, trials=1)
-    step = plan_rounds(job(small, task(1), slots=2))
+    step = plan_rounds(job(small, task(1), max_open_rounds=2))
     assert [round_.task_id for round_ in step.rounds] == [101]
     assert step.retired == {small.id: "the space has no untried candidates after 1 trials"}
     assert plan_rounds(job(small)).finished == "no task is left to tune"
@@ -200,7 +202,7 @@ def test_a_task_with_nothing_left_to_try_gets_no_more_rounds() -> None:
 
 def test_tasks_that_a_job_does_not_ask_for_get_no_rounds() -> None:
     unwanted = task(0, left_out=True)
-    step = plan_rounds(job(unwanted, task(1), slots=2))
+    step = plan_rounds(job(unwanted, task(1), max_open_rounds=2))
     assert [round_.task_id for round_ in step.rounds] == [101]
     assert step.retired == {unwanted.id: "the job asks for other tasks only"}
     assert plan_rounds(job(unwanted)).finished == "no task has a name that the job asks for"
@@ -234,7 +236,7 @@ def test_a_job_without_trials_is_over_at_once_and_says_so() -> None:
 
 
 def test_a_task_stops_at_its_own_budget() -> None:
-    view = job(task(0, [50.0, 40.0]), task(1, [50.0, 40.0]), task_trials=40, slots=2)
+    view = job(task(0, [50.0, 40.0]), task(1, [50.0, 40.0]), task_trials=40, max_open_rounds=2)
     assert [round_.size for round_ in plan_rounds(view).rounds] == [8, 8]
     spent = job(task(0, [50.0] * 3), task_trials=40)
     assert "the task's budget of 40 trials is spent" in plan_rounds(spent).retired.values()
@@ -260,11 +262,18 @@ def test_a_job_with_time_left_waits_for_workloads_that_others_measure() -> None:
 
 def test_rounds_grow_with_evidence_and_with_idle_devices() -> None:
     known = {"round_size": None, "trials": 50_000}
-    few = plan_rounds(job(task(0, [9.0, 8.0]), **known, slots=1)).rounds[0].size
-    many = plan_rounds(job(task(0, [9.0, 8.0]), **known, slots=3)).rounds[0].size
-    sure = plan_rounds(job(task(0, [9.0 - 0.1 * at for at in range(40)]), **known, slots=1)).rounds[0].size
+    few = plan_rounds(job(task(0, [9.0, 8.0]), **known, max_open_rounds=1)).rounds[0].size
+    many = plan_rounds(job(task(0, [9.0, 8.0]), **known, max_open_rounds=3)).rounds[0].size
+    sure = (
+        plan_rounds(job(task(0, [9.0 - 0.1 * at for at in range(40)]), **known, max_open_rounds=1))
+        .rounds[0]
+        .size
+    )
     assert (few, many, sure) == (16, 48, 48)
-    assert plan_rounds(job(task(0, [9.0, 8.0]), round_size=None, slots=9, trials=400)).rounds[0].size == 16
+    assert (
+        plan_rounds(job(task(0, [9.0, 8.0]), round_size=None, max_open_rounds=9, trials=400)).rounds[0].size
+        == 16
+    )
 
 
 def test_tuning_does_not_end_while_a_round_is_open() -> None:

@@ -53,23 +53,23 @@ def test_a_machine_a_thousand_times_slower_is_tuned_alike(name, histories) -> No
 
 
 def test_gradient_prefers_the_larger_weighted_latency() -> None:
-    step = plan_rounds(job(task(0, [10.0]), task(1, [10.0], weight=9), slots=1))
+    step = plan_rounds(job(task(0, [10.0]), task(1, [10.0], weight=9), max_open_rounds=1))
     assert step.rounds[0].task_id == 101
     assert "9 x 10.0 us" in step.rounds[0].reason.why
 
 
 def test_dynatune_goes_where_a_second_brings_the_most() -> None:
     falling, flat = [100.0, 80.0, 65.0, 55.0], [100.0, 100.0, 100.1, 100.0]
-    step = plan_rounds(job(task(0, flat), task(1, falling), slots=1, policy="dynatune"))
+    step = plan_rounds(job(task(0, flat), task(1, falling), max_open_rounds=1, policy="dynatune"))
     assert step.rounds[0].task_id == 101
     quick = [task(0, falling, seconds_per_trial=0.1), task(1, falling, seconds_per_trial=1.0)]
-    assert plan_rounds(job(*quick, slots=1, policy="dynatune")).rounds[0].task_id == 100
+    assert plan_rounds(job(*quick, max_open_rounds=1, policy="dynatune")).rounds[0].task_id == 100
 
 
 def test_dynatune_does_not_fall_for_the_fastest_kernel() -> None:
     fastest = task(0, [10.0] * 5, flops=1e12)
     slowest = task(1, [900.0, 700.0, 560.0], flops=1e6)
-    assert plan_rounds(job(fastest, slowest, slots=1, policy="dynatune")).rounds[0].task_id == 101
+    assert plan_rounds(job(fastest, slowest, max_open_rounds=1, policy="dynatune")).rounds[0].task_id == 101
 
 
 def test_dynatune_scores_are_shares_of_the_total_a_second() -> None:

@@ -14,7 +14,7 @@ from mallorn.services.planner.fair_share import (
     MAX_PRIORITY,
     JobShare,
     charge_job,
-    deal_slots,
+    distribute_rounds,
     sort_by_fair_share,
 )
 
@@ -148,16 +148,16 @@ def test_a_job_that_could_not_use_its_turns_does_not_make_up_for_them(owners) ->
 
 
 @settings(max_examples=30, deadline=None)
-@given(of=owners_of_jobs, able=st.sets(st.integers(0, 9)), slots=st.integers(0, 12), seed=seeds)
-def test_slots_are_dealt_to_those_that_can_use_one_as_their_turns_come(of, able, slots, seed) -> None:
+@given(of=owners_of_jobs, able=st.sets(st.integers(0, 9)), count=st.integers(0, 12), seed=seeds)
+def test_rounds_are_dealt_to_those_that_can_use_one_as_their_turns_come(of, able, count, seed) -> None:
     jobs = made(of)
     rounds(jobs, any_size(Random(seed)), count=30)
     wanted = {f"j{at}" for at in able}
     present = [job.id for job in sort_by_fair_share(jobs) if job.id in wanted]
-    got = deal_slots(jobs, wanted, slots)
-    assert sum(got.values()) == (slots if present else 0)
+    got = distribute_rounds(jobs, wanted, count)
+    assert sum(got.values()) == (count if present else 0)
     assert set(got) <= wanted
-    assert list(got)[:1] == present[: min(1, slots)]
+    assert list(got)[:1] == present[: min(1, count)]
 
 
 @pytest.mark.parametrize("left", ["j0", "j1", "j2"])

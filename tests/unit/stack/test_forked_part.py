@@ -43,7 +43,7 @@ print(json.dumps({"code": child.exit_code, "said": child.last_lines(100)}))
 
 
 def ran(
-    folder: Path, extra: str = "pass", threaded: bool = False, words: str = "'slot1'"
+    folder: Path, extra: str = "pass", threaded: bool = False, words: str = "'tuner1'"
 ) -> tuple[int, dict[str, Any], list[str]]:
     """The exit code of a part, what it told of itself, and all that it printed."""
     program = PROGRAM.replace("EXTRA", extra).replace("THREADED", str(threaded)).replace("WORDS", words)
@@ -69,7 +69,7 @@ def test_a_fork_has_neither_open_files_nor_signal_handlers_of_its_parent(tmp_pat
 
 def test_the_command_line_of_a_fork_is_that_of_its_command(tmp_path: Path) -> None:
     _, told, _ = ran(tmp_path)
-    assert told["words"] == [sys.executable, "-c", "print('{}')", "slot1"]
+    assert told["words"] == [sys.executable, "-c", "print('{}')", "tuner1"]
 
 
 def test_a_command_line_longer_than_the_parents_is_shown_with_spaces(tmp_path: Path) -> None:

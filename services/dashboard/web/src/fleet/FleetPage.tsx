@@ -33,7 +33,7 @@ export function FleetPage(): ReactNode {
           </p>
         </Empty>
       </Members>
-      <Members id="workers" title="Worker slots" of={workers} words={workerWords} columns={WORKERS} rowKey={(worker) => worker.id}>
+      <Members id="workers" title="Workers" of={workers} words={workerWords} columns={WORKERS} rowKey={(worker) => worker.id}>
         <Empty title="No worker within a day">
           <p>
             Start one with <code>mallorn worker</code>
@@ -104,7 +104,7 @@ function deviceWords(devices: readonly Device[]): string {
 function workerWords(workers: readonly Worker[]): string {
   const alive = workers.filter((worker) => !isAway(worker));
   const busy = alive.filter((worker) => worker.busy_with !== "");
-  return `${plural(alive.length, "slot")} alive, ${busy.length} at work.`;
+  return `${plural(alive.length, "worker")} alive, ${busy.length} at work.`;
 }
 
 function Health({ words }: { words: string }): ReactNode {
@@ -139,7 +139,7 @@ const DEVICES: readonly Column<Device>[] = [
 ];
 
 const WORKERS: readonly Column<Worker>[] = [
-  { key: "id", title: "Slot", width: 24, cell: (worker) => <span title={worker.id}>{worker.id}</span> },
+  { key: "id", title: "Worker", width: 24, cell: (worker) => <span title={worker.id}>{worker.id}</span> },
   { key: "health", title: "State", width: 10, cell: (worker) => <Health words={worker.state} /> },
   { key: "work", title: "At work on", width: 28, cell: (worker) => <span title={worker.busy_with}>{worker.busy_with || "–"}</span> },
   { key: "host", title: "Host", width: 14, cell: (worker) => <span title={worker.host_id}>{worker.host_id}</span> },

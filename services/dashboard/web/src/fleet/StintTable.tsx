@@ -22,7 +22,7 @@ const took = (stint: Stretch): number | null => (stint.finished_at === null ? nu
 const COLUMNS: readonly Column<Stretch>[] = [
   { key: "began", title: "Began", width: 12, value: (stint) => stint.started_at, cell: (stint) => new Date(stint.started_at * 1000).toLocaleTimeString(undefined, { timeStyle: "medium" }) },
   { key: "took", title: "Took", width: 9, numeric: true, value: took, cell: (stint) => (took(stint) === null ? "running" : duration(took(stint))) },
-  { key: "worker", title: "Slot", width: 18, value: (stint) => stint.worker, cell: (stint) => <span title={stint.worker}>{stint.worker}</span> },
+  { key: "worker", title: "Worker", width: 18, value: (stint) => stint.worker, cell: (stint) => <span title={stint.worker}>{stint.worker}</span> },
   { key: "device", title: "Device", width: 16, value: (stint) => stint.device, cell: (stint) => stint.device ?? "–" },
   { key: "measuring", title: "Measuring", width: 10, numeric: true, value: (stint) => stint.measuring_sec, cell: (stint) => (stint.stage === undefined ? duration(stint.measuring_sec) : "") },
   {

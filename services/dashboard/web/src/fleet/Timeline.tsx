@@ -25,7 +25,7 @@ export function Timeline({ activity, workers, devices }: Props): ReactNode {
       <Load activity={activity} devices={byDevice} />
       {!activity.is_complete && <p className="stale">More ran than is drawn: the newest is shown.</p>}
       <div className="timeline">
-        <Lanes title="Worker slots" lanes={byWorker} window={window} share={({ busy }) => `${percent(busy)} busy`} />
+        <Lanes title="Workers" lanes={byWorker} window={window} share={({ busy }) => `${percent(busy)} busy`} />
         <Lanes title="Devices" lanes={byDevice} window={window} share={({ measuring }) => `${percent(measuring)} measuring`} />
         <Axis window={window} />
       </div>
