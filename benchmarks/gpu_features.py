@@ -34,7 +34,7 @@ from mallorn.costmodels.metrics import spearman
 from mallorn.costmodels.xgboost_models import XGBoost
 from mallorn.research.costmodels.ridge_on_code_counts import RidgeOnCodeCounts
 from mallorn.searchers.space import Candidate, Matrix, Sketch
-from mallorn.workers.round.round_context import descriptors
+from mallorn.workers.round.loaded_round import descriptors
 from mallorn.workers.tvm.programs.parsed_program_cache import instructions, parse_module
 from mallorn.workers.tvm.programs.program_blocks import blocks_of, find_main_block
 from mallorn.workers.tvm.space.rebuild_schedule import map_choices_to_decisions, rebuild

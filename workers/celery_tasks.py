@@ -4,7 +4,7 @@ They ignore further arguments, which messages of a newer version may have.
 """
 
 from mallorn.core import queues
-from mallorn.core.log_setup import log_context
+from mallorn.core.log_setup import log_facts
 from mallorn.workers.app import app, send_task
 from mallorn.workers.finish.run import finish
 from mallorn.workers.hardware_probe.run import measure_device, remeasure_if_beaten
@@ -19,7 +19,7 @@ def import_model(job_id: str, *_newer: object) -> None:
     """Import a job's model and extract the tasks to tune."""
     if not runtime().tunes:
         send_task(queues.WARM_UP, job_id)  # a worker that tunes starts its processes meanwhile
-    with log_context(job=job_id):
+    with log_facts(job=job_id):
         if (imported := import_job(runtime(), job_id)) is not None:
             send_task(queues.PLAN, imported)
 
@@ -33,7 +33,7 @@ def warm_up(job_id: str, *_newer: object) -> None:
 @app.task(name=queues.RUN_ROUND)
 def run_round(round_id: int, *_newer: object) -> None:
     """Propose, build and measure the candidates of one round."""
-    with log_context(round=round_id):
+    with log_facts(round=round_id):
         completed_round = run(runtime(), round_id)
     if completed_round is None:
         return
@@ -46,14 +46,14 @@ def run_round(round_id: int, *_newer: object) -> None:
 def train_cost_model(job_id: str, task_id: int, *_newer: object) -> None:
     """Refit the cost model of a task's family (tasks that share measurements and a model)
     when its training data has grown enough."""
-    with log_context(job=job_id):
+    with log_facts(job=job_id):
         train(runtime(), job_id, task_id)
 
 
 @app.task(name=queues.FINISH_JOB)
 def finish_job(job_id: str, *_newer: object) -> None:
     """Measure a job's best candidates again, check and store the winners, export them."""
-    with log_context(job=job_id):
+    with log_facts(job=job_id):
         finish(runtime(), job_id)
         remeasure_if_beaten(runtime(), job_id)
 

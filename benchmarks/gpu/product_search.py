@@ -49,8 +49,8 @@ from mallorn.workers.measure.measurer_interface import MeasureInput, Program
 from mallorn.workers.measure.tvm_space import TvmSpace
 from mallorn.workers.model_import.run import new_workload
 from mallorn.workers.round.feature_lookup import FeatureLookup, WorkloadOnTarget
+from mallorn.workers.round.loaded_round import LoadedRound, descriptors
 from mallorn.workers.round.propose import propose
-from mallorn.workers.round.round_context import RoundContext, descriptors
 from mallorn.workers.round.select_cost_model import create_unfitted_model
 from mallorn.workers.round.train_cost_model import FIRST_ROWS, GROWTH, MOST_NEW
 from mallorn.workers.subprocesses.process_pool import ChildPool
@@ -114,7 +114,7 @@ class ProductSearch:
             searcher=options.search,
             reason=RoundNotes(),
         )
-        context = RoundContext(
+        context = LoadedRound(
             row=row,
             task_index=0,
             task_name=self._task.name,

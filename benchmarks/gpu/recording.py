@@ -27,7 +27,7 @@ from mallorn.searchers.base import Trial
 from mallorn.searchers.space import Candidate
 from mallorn.workers.interfaces.model_compiler import ModelTask, Restored, RestoredLog
 from mallorn.workers.interfaces.tensor_arguments import pack_arguments
-from mallorn.workers.round.round_context import descriptors
+from mallorn.workers.round.loaded_round import descriptors
 from mallorn.workers.tvm.network.extract_tasks import describe_task
 from mallorn.workers.tvm.programs.workload_key import rename_blocks_canonically
 

@@ -28,7 +28,7 @@ _about: ContextVar[Facts] = ContextVar("about", default=MappingProxyType({}))
 
 
 @contextmanager
-def log_context(**facts: object) -> Iterator[None]:
+def log_facts(**facts: object) -> Iterator[None]:
     """Add facts, such as job, round and attempt, to everything that is logged in the block.
 
     A thread has them only if it runs in a copy of its starter's context (contextvars).
@@ -40,8 +40,8 @@ def log_context(**facts: object) -> Iterator[None]:
         _about.reset(token)
 
 
-def add_to_log_context(**facts: object) -> None:
-    """Add facts to everything that is logged in the rest of the enclosing `about` block."""
+def add_log_facts(**facts: object) -> None:
+    """Add facts to everything that is logged in the rest of the enclosing `log_facts` block."""
     _about.set({**_about.get(), **facts})
 
 

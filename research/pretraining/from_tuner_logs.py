@@ -27,7 +27,7 @@ from mallorn.research.pretraining.read_measurements import MOST_ROWS
 from mallorn.research.pretraining.training_data import TaskData, TrainingData
 from mallorn.research.tuner_logs.auto_scheduler_steps import ReadSteps, read_steps
 from mallorn.research.tuner_logs.tenset import FORMAT
-from mallorn.workers.round.round_context import descriptors
+from mallorn.workers.round.loaded_round import descriptors
 
 DEEP: Final = 4  # tile levels of loops with data reuse; auto_scheduler tiles no other loops
 # Keyed by the numbers of a stage's loops with all tile levels and of its reduction loops.

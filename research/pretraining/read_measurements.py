@@ -33,7 +33,7 @@ from mallorn.db.repositories.workloads import Networks, Workloads
 from mallorn.db.session import Database
 from mallorn.research.pretraining.training_data import TaskData, TrainingData
 from mallorn.research.replay.recording_file import read_tasks
-from mallorn.workers.round.round_context import descriptors, descriptors_of
+from mallorn.workers.round.loaded_round import descriptors, descriptors_of
 
 MOST_ROWS: Final = 100_000  # rows kept of a larger set: features take some hundred MB
 SCATTER: Final = 2654435761  # Knuth's hash multiplier, which spreads consecutive row numbers

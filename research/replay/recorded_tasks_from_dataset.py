@@ -25,7 +25,7 @@ from mallorn.db.repositories.workloads import Workloads
 from mallorn.db.session import Database
 from mallorn.research.replay.recorded_task import RecordedTask
 from mallorn.searchers.space import Choice, ChoiceKind, Sketch
-from mallorn.workers.round.round_context import descriptors_of
+from mallorn.workers.round.loaded_round import descriptors_of
 
 # Fields of a device's description to record: no host names, no addresses.
 HOST_FACTS: Final[set[str]] = {"cpu_model", "cores", "governor", "machine", "accelerator"}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from mallorn.core import queues
 from mallorn.core.device_wait_hint import ServiceAddress
 from mallorn.core.errors import StorageFull
-from mallorn.core.log_setup import Turn, log_context
+from mallorn.core.log_setup import Turn, log_facts
 from mallorn.core.settings import settings
 from mallorn.db.backups import take_daily_backup
 from mallorn.db.repositories.control_loop_ticks import LoopTicks
@@ -30,7 +30,7 @@ PATIENCE = WaitLimit(settings().device_wait_sec, ServiceAddress.of(settings()))
 @app.task(name=queues.PLAN)
 def plan_target_of_job(job_id: str, *_newer: object) -> None:
     """Plan a job and others of its target: open rounds of measurements, or end tuning."""
-    with log_context(job=job_id):
+    with log_facts(job=job_id):
         messages = plan_target(database(), job_id, HOLDER, PATIENCE)
     for name, *args in messages or ():  # None: another process plans this target
         send(name, *args)

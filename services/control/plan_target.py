@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from mallorn.core.errors import MallornError, StorageFull, Unavailable
-from mallorn.core.log_setup import Turn, log_context, log_survived_error
+from mallorn.core.log_setup import Turn, log_facts, log_survived_error
 from mallorn.core.os_errors import explain_os_error
 from mallorn.core.targets import ROUNDS_PER_GPU, Target
 from mallorn.db.repositories.devices import Devices
@@ -129,7 +129,7 @@ class _TargetStep:
             del self._jobs[job_id]
             self._able.discard(job_id)
             with (
-                log_context(job=job_id),
+                log_facts(job=job_id),
                 Turn().log_part_errors("could not pause a job whose planning raised"),
             ):
                 log_survived_error("planning a job raised", error)

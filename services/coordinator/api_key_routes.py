@@ -15,7 +15,7 @@ from mallorn.core.errors import Conflict, Forbidden
 from mallorn.core.storable_json import check_storable
 from mallorn.core.values.access_control import ApiKey, NewApiKey, OwnerStatus
 from mallorn.db.repositories.access_control import ApiKeys, Owners, apply_owner_action
-from mallorn.services.coordinator.web.app_context import PartsDep
+from mallorn.services.coordinator.web.app_parts import PartsDep
 from mallorn.services.coordinator.web.audit_log import add_key_to_audit_entry
 from mallorn.services.coordinator.web.authenticator import required_scopes_extra
 from mallorn.services.coordinator.web.caller_dependencies import (

@@ -33,7 +33,7 @@ from mallorn.services.coordinator.sign_in.oidc_provider import Provider
 from mallorn.services.coordinator.uploaded_models import router as models
 from mallorn.services.coordinator.uploaded_models import uploads_router
 from mallorn.services.coordinator.web import error_responses
-from mallorn.services.coordinator.web.app_context import AppContext
+from mallorn.services.coordinator.web.app_parts import AppParts
 from mallorn.services.coordinator.web.audit_log import AuditMiddleware, JobLogMiddleware
 from mallorn.services.coordinator.web.audit_log import router as audit
 from mallorn.services.coordinator.web.authenticator import set_default_scopes
@@ -91,7 +91,7 @@ def operation_id(route: APIRoute) -> str:
 def create_app(settings: Settings) -> FastAPI:
     """Return the ASGI app. Raises InvalidRequest for an empty or malformed allow-list."""
     provider = Provider.of(settings)
-    parts = AppContext.from_settings(settings)
+    parts = AppParts.from_settings(settings)
     app = Coordinator(
         title="Mallorn",
         version=VERSION,

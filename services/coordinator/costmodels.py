@@ -8,7 +8,7 @@ from mallorn.core.api_keys import Scope
 from mallorn.core.targets import parse_target
 from mallorn.core.values.cost_model_version import CostModelVersion
 from mallorn.db.repositories.cost_models import CostModelVersions
-from mallorn.services.coordinator.web.app_context import PartsDep
+from mallorn.services.coordinator.web.app_parts import PartsDep
 from mallorn.services.coordinator.web.authenticator import required_scopes_extra
 from mallorn.services.coordinator.web.caller_dependencies import OwnerDep
 from mallorn.services.coordinator.web.response_types import (

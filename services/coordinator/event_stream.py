@@ -18,7 +18,7 @@ from mallorn.core.values.event import EVENT, read_event
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.tables import Event
-from mallorn.services.coordinator.web.app_context import AppContext, PartsDep
+from mallorn.services.coordinator.web.app_parts import AppParts, PartsDep
 from mallorn.services.coordinator.web.authenticator import AGAIN_SEC
 from mallorn.services.coordinator.web.caller_dependencies import OwnerDep, read_credentials
 from mallorn.services.coordinator.web.response_types import MAX_INT, REF, describe_response
@@ -60,7 +60,7 @@ async def stream_job_events(
     return StreamingResponse(events, media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
 
 
-def read_next_events(parts: AppContext, owner: str, job_id: str, last_event: int) -> News:
+def read_next_events(parts: AppParts, owner: str, job_id: str, last_event: int) -> News:
     """Return a job's next events, and whether they are the last. Raises NotFound."""
     # One snapshot: if the job has ended here, all its events are visible.
     with parts.database.session() as session:
@@ -70,7 +70,7 @@ def read_next_events(parts: AppContext, owner: str, job_id: str, last_event: int
 
 
 async def stream_events(
-    parts: AppContext, owner: str, job_id: str, last_event: int, first: News, may_stay: Callable[[], bool]
+    parts: AppParts, owner: str, job_id: str, last_event: int, first: News, may_stay: Callable[[], bool]
 ) -> AsyncIterator[str]:
     """Yield server-sent events until the job ends, this process stops or access is lost."""
     (events, is_last), last_check_sec = first, time.monotonic()

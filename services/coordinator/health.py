@@ -12,7 +12,7 @@ from mallorn.core.errors import Conflict, Unavailable
 from mallorn.core.version import API, VERSION
 from mallorn.db.migrate import NewerTables, check_table_version
 from mallorn.db.repositories.control_loop_ticks import LoopTicks
-from mallorn.services.coordinator.web.app_context import AppContext, PartsDep
+from mallorn.services.coordinator.web.app_parts import AppParts, PartsDep
 
 OK: Final = "ok"
 #: Longer than a start of control takes, and short enough to notice a dead control process.
@@ -57,7 +57,7 @@ async def get_readiness(parts: PartsDep) -> Ready:
     return ready
 
 
-def _check_readiness(parts: AppContext) -> Ready:
+def _check_readiness(parts: AppParts) -> Ready:
     parts.database.ping()
     migrations = OK
     try:

@@ -10,7 +10,7 @@ from mallorn.core.values.dataset import DatasetStats, Record
 from mallorn.db.repositories.dataset_statistics import Statistics
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.measurements import Records
-from mallorn.services.coordinator.web.app_context import PartsDep
+from mallorn.services.coordinator.web.app_parts import PartsDep
 from mallorn.services.coordinator.web.caller_dependencies import FewAtOnce, OwnerDep
 from mallorn.services.coordinator.web.response_types import CursorQuery, LimitQuery, PageOut
 

@@ -14,7 +14,7 @@ from mallorn.report.report_page import FAILURES_READ, ReportData, render_report_
 from mallorn.report.style_and_csp import SERVED
 from mallorn.services.coordinator.jobs.list_and_show import RoundOrder, get_job, list_rounds, list_tasks
 from mallorn.services.coordinator.records_and_stats import list_records
-from mallorn.services.coordinator.web.app_context import AppContext, PartsDep
+from mallorn.services.coordinator.web.app_parts import AppParts, PartsDep
 from mallorn.services.coordinator.web.caller_dependencies import FewAtOnce, OwnerDep
 from mallorn.services.coordinator.web.response_types import TEXT, describe_response
 
@@ -37,7 +37,7 @@ def get_job_report(parts: PartsDep, owner: OwnerDep, job_id: str) -> HTMLRespons
     return HTMLResponse(render_report_page(story, time.time()), headers={"Content-Security-Policy": SERVED})
 
 
-def _rounds(parts: AppContext, owner: str, job: JobStatus) -> Iterator[RoundStatus]:
+def _rounds(parts: AppParts, owner: str, job: JobStatus) -> Iterator[RoundStatus]:
     cursor = None
     while True:
         batch = list_rounds(parts, owner, job.id, None, RoundOrder.OLDEST, cursor, MAX_LIMIT)

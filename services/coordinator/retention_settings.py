@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from mallorn.core.values.base import Value
-from mallorn.services.coordinator.web.app_context import PartsDep
+from mallorn.services.coordinator.web.app_parts import PartsDep
 
 router = APIRouter(prefix="/retention", tags=["jobs"])
 

@@ -21,7 +21,7 @@ from mallorn.db.repositories.schedule_lookup import ScheduleLookups, ScheduleQue
 from mallorn.db.repositories.schedules import Schedules
 from mallorn.db.tables import Job
 from mallorn.services.coordinator.jobs.job_views import job_out
-from mallorn.services.coordinator.web.app_context import PartsDep
+from mallorn.services.coordinator.web.app_parts import PartsDep
 from mallorn.services.coordinator.web.caller_dependencies import FewAtOnce, OwnerDep
 from mallorn.services.coordinator.web.response_types import (
     BYTES,

@@ -14,7 +14,7 @@ from mallorn.core.values.dataset import UploadedModel, UploadStatus
 from mallorn.db.repositories.access_control import Usage
 from mallorn.db.repositories.stored_files import Models
 from mallorn.services import artifact_removal
-from mallorn.services.coordinator.web.app_context import AppContext, PartsDep
+from mallorn.services.coordinator.web.app_parts import AppParts, PartsDep
 from mallorn.services.coordinator.web.artifact_store import Upload
 from mallorn.services.coordinator.web.caller_dependencies import FewAtOnce, OwnerDep
 from mallorn.services.coordinator.web.quotas import AGAIN_SEC, check_storage
@@ -44,7 +44,7 @@ async def upload_model(
 
 
 async def _receive_bytes(
-    request: Request, parts: AppContext, owner: str, upload: Upload, keep: Callable[[], T]
+    request: Request, parts: AppParts, owner: str, upload: Upload, keep: Callable[[], T]
 ) -> T:
     """Write a request's body to an upload, and return the result of `keep`, which moves it."""
     if request.headers.get("content-type", "").startswith(FORMS):  # a form is not a model
@@ -102,7 +102,7 @@ async def _join_chunks(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield bytes(block)
 
 
-def _store_upload(parts: AppContext, owner: str, name: str, upload: Upload) -> UploadedModel:
+def _store_upload(parts: AppParts, owner: str, name: str, upload: Upload) -> UploadedModel:
     """Store an upload: first the bytes, outside a transaction, as the store may be slow."""
     model_id = upload.close_and_hash()
     upload.move_to_final_path()

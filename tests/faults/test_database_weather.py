@@ -15,7 +15,7 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.values.event import OtherEvent
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.session import Database
-from mallorn.services.coordinator.web import app_context
+from mallorn.services.coordinator.web import app_parts
 from mallorn.workers.round import batch_commits
 from tests.fixtures.coordinator import OwnedRows, Start
 from tests.fixtures.database import PostgresServer
@@ -62,7 +62,7 @@ def test_a_request_hears_that_the_database_is_silent(start: Start, database_url:
 def test_a_stream_goes_on_when_the_database_is_back(
     start: Start, database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(app_context, "ANSWER_SEC", 1.0)
+    monkeypatch.setattr(app_parts, "ANSWER_SEC", 1.0)
     coordinator = start()
     owned = OwnedRows(coordinator.database)
     tell(owned, "before")

@@ -21,7 +21,7 @@ from benchmarks.broker.weather import ANSWER_SEC
 from mallorn.core.errors import Unavailable
 from mallorn.core.installation import python_path
 from mallorn.core.queues import CONTROL, PLAN, celery_settings
-from mallorn.services.coordinator.web.app_context import Waker
+from mallorn.services.coordinator.web.app_parts import Waker
 from mallorn.stack.tcp_ports import free_port
 from mallorn.stack.valkey import valkey_command
 from tests.fixtures.waiting import wait_for

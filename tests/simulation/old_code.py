@@ -79,7 +79,7 @@ def options_read_strictly() -> Iterator[None]:
         for module in (
             "mallorn.services.control.plan_job",
             "mallorn.workers.process.leased_stage",
-            "mallorn.workers.round.round_context",
+            "mallorn.workers.round.loaded_round",
         ):
             stack.enter_context(patch(f"{module}.KeptOptions", JobOptions))
         yield
@@ -150,4 +150,4 @@ def host_faults_are_losses() -> Iterator[None]:
 
 def any_device_times() -> AbstractContextManager[object]:
     """Devices are asked for by their target alone, whatever class a job's times are of."""
-    return patch("mallorn.workers.round.round_context.class_of_job", lambda *_: None)
+    return patch("mallorn.workers.round.loaded_round.class_of_job", lambda *_: None)

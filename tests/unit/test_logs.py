@@ -12,7 +12,7 @@ from contextvars import copy_context
 import pytest
 from pydantic import ValidationError
 
-from mallorn.core.log_setup import add_to_log_context, log_context, set_up
+from mallorn.core.log_setup import add_log_facts, log_facts, set_up
 from mallorn.core.settings import Settings
 from tests.fixtures.command_line import TIMEOUT_SEC, clean_environment
 from tests.fixtures.coordinator import Coordinator
@@ -51,8 +51,8 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[Written]:
 
 def test_json_has_level_time_part_and_what_it_is_about(written: Written) -> None:
     written.set_up(log_format="json")
-    with log_context(round=7):
-        add_to_log_context(job="1f", attempt=2)
+    with log_facts(round=7):
+        add_log_facts(job="1f", attempt=2)
         log.warning("handed back: %s", 'a "word"\nand another')
     (line,) = written.objects()
     assert line.pop("time").endswith("Z")
@@ -81,7 +81,7 @@ def test_a_traceback_is_one_field_of_one_line(written: Written) -> None:
 
 def test_text_ends_with_what_it_is_about(written: Written) -> None:
     written.set_up()
-    with log_context(job="1f", attempt=1):
+    with log_facts(job="1f", attempt=1):
         log.info("begun")
     log.info("idle")
     begun, idle = written.lines()
@@ -91,16 +91,16 @@ def test_text_ends_with_what_it_is_about(written: Written) -> None:
 
 def test_facts_end_with_their_block(written: Written) -> None:
     written.set_up(log_format="json")
-    with log_context(job="outer"):
-        with log_context(round=1):
-            add_to_log_context(attempt=3)
+    with log_facts(job="outer"):
+        with log_facts(round=1):
+            add_log_facts(attempt=3)
         log.info("after")
     assert {"job"} == written.objects()[0].keys() & {"job", "round", "attempt"}
 
 
 def test_a_thread_in_a_copy_of_the_context_is_about_the_same(written: Written) -> None:
     written.set_up(log_format="json")
-    with log_context(job="1f"):
+    with log_facts(job="1f"):
         thread = threading.Thread(target=copy_context().run, args=(log.info, "from a thread"))
     thread.start()
     thread.join()

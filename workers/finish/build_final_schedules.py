@@ -25,7 +25,7 @@ from mallorn.workers.finish.numeric_check import Checker
 from mallorn.workers.finish.step_log import StepLog
 from mallorn.workers.interfaces.model_compiler import Compiled, ModelCompiler, Scripts
 from mallorn.workers.model_import.run import CHECK
-from mallorn.workers.process.leased_stage import StageContext
+from mallorn.workers.process.leased_stage import LeasedStage
 from mallorn.workers.subprocesses import errors
 from mallorn.workers.tvm.network.graph_recipes import faulty_parts, skippable_passes, with_skipped_passes
 
@@ -145,7 +145,7 @@ def _import_without_passes(model: JobModel, error: MallornError, fault: str) -> 
     raise Unavailable(reason)
 
 
-def store_scripts(stage: StageContext, winners: Sequence[Winner], graphs: ModelCompiler) -> None:
+def store_scripts(stage: LeasedStage, winners: Sequence[Winner], graphs: ModelCompiler) -> None:
     """Store each winner's TVMScript and trace; log and skip what cannot be printed."""
     for winner in winners:
         stage.lease.raise_if_lost()

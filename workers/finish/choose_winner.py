@@ -22,7 +22,7 @@ from mallorn.workers.finish.final_candidates import Contest
 from mallorn.workers.finish.numeric_check import Checker, NumericCheck
 from mallorn.workers.measure.measurer_interface import MeasureInput, Measurer, MeasureResult
 from mallorn.workers.measure.roofline_check import reject_implausible, shortest_plausible_us
-from mallorn.workers.process.leased_stage import StageContext
+from mallorn.workers.process.leased_stage import LeasedStage
 from mallorn.workers.round.store_referenced_rows import store_sites, store_sketches
 
 PASSES: Final = 3
@@ -157,7 +157,7 @@ class Winner:
 
 
 def choose_winner(
-    stage: StageContext, contest: Contest, measurer: Measurer, checker: Checker
+    stage: LeasedStage, contest: Contest, measurer: Measurer, checker: Checker
 ) -> Winner | None:
     """Measure and check a task's final candidates, store the results, and return the
     winner; None if no candidate runs and passes the numeric check."""
@@ -211,7 +211,7 @@ def _unchecked(contest: Contest, entries: Sequence[ContestEntry], checker: Check
 
 def _store(
     session: Session,
-    stage: StageContext,
+    stage: LeasedStage,
     contest: Contest,
     entries: Sequence[ContestEntry],
     verdicts: dict[int, NumericCheck],

@@ -26,7 +26,7 @@ from mallorn.db.session import Database
 from mallorn.workers.finish.choose_winner import Winner
 from mallorn.workers.host.code_digest import current_builder_name
 from mallorn.workers.interfaces.model_compiler import Compiled
-from mallorn.workers.process.leased_stage import StageContext
+from mallorn.workers.process.leased_stage import LeasedStage
 from mallorn.workers.sandbox.untrusted_files import CHUNK_BYTES, TamperedFile, copy_out
 
 MOST_BYTES: Final = 1 << 30  # of all entries; the least recently used are removed first
@@ -45,7 +45,7 @@ class KnownLibraries:
     made_for: str  # target and builder, as a digest
 
     @classmethod
-    def of(cls, stage: StageContext) -> Self:
+    def of(cls, stage: LeasedStage) -> Self:
         job = stage.job
         graph = stage.graph_report.model_dump(mode="json", include={"recipe", "dynamic"})
         target_and_shapes = stage.target.text, stage.options.input_shapes

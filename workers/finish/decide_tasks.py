@@ -37,9 +37,9 @@ from mallorn.workers.finish.numeric_check import Checker
 from mallorn.workers.host.code_digest import code_digest
 from mallorn.workers.measure.measurer_interface import MeasureInput, Measurer, number_candidates
 from mallorn.workers.measure.tvm_space import TvmSpace
-from mallorn.workers.process.leased_stage import StageContext
+from mallorn.workers.process.leased_stage import LeasedStage
 from mallorn.workers.process.time_slice import TimeSlice
-from mallorn.workers.round.round_context import program_of
+from mallorn.workers.round.loaded_round import program_of
 from mallorn.workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery, in_order
 from mallorn.workers.zero_shot.measured_workloads import SameWorkload, SimilarWorkload
 from mallorn.workers.zero_shot.roller_and_cost_models import FromRoller, RankedByMachine, RankedByModel
@@ -58,13 +58,13 @@ class Decision:
 class StoredDecisions:
     """Winners of tasks that earlier, interrupted attempts to finish this job stored."""
 
-    stage: StageContext
+    stage: LeasedStage
     trials: int
     known: Mapping[int, DecidedTask]
     sketches: Mapping[str, Sketch]
 
     @classmethod
-    def load_for_stage(cls, stage: StageContext) -> Self:
+    def load_for_stage(cls, stage: LeasedStage) -> Self:
         """Load the winners that the same code chose after as many trials of the job."""
         with stage.runtime.database.session() as session:
             trials = progress(session, Jobs(session).get(stage.job.id, None)).spent
@@ -135,7 +135,7 @@ class TaskDecisions:
         return [*(winner.contest for winner in self.winners), *self.losers]
 
 
-def decide_all_tasks(stage: StageContext, measurer: Measurer, checker: Checker) -> TaskDecisions:
+def decide_all_tasks(stage: LeasedStage, measurer: Measurer, checker: Checker) -> TaskDecisions:
     """Choose the winners of all tasks, one task after the other. Raises TimeSliceOver
     between two tasks if other jobs wait for this worker."""
     with stage.runtime.database.session() as session:
@@ -191,7 +191,7 @@ SOURCES: Final[dict[str, Sequence[AnswerSource]]] = {
 
 
 def _decide_without_measuring(
-    stage: StageContext, tasks: Sequence[tuple[Task, Workload]], checker: Checker
+    stage: LeasedStage, tasks: Sequence[tuple[Task, Workload]], checker: Checker
 ) -> TaskDecisions:
     """Choose each task's first stored or modelled candidate that passes the checker."""
     winners: list[Winner] = []
@@ -229,7 +229,7 @@ def _decide_without_measuring(
     return TaskDecisions(winners, losers, answers)
 
 
-def _zero_shot_answers(stage: StageContext, workload: Workload, space: TvmSpace) -> Iterator[ZeroShotAnswer]:
+def _zero_shot_answers(stage: LeasedStage, workload: Workload, space: TvmSpace) -> Iterator[ZeroShotAnswer]:
     options, query = stage.options, ZeroShotQuery(stage.job, workload, stage.target, space)
 
     def query_source(source: AnswerSource) -> Sequence[ZeroShotAnswer]:

@@ -36,7 +36,7 @@ from mallorn.results.speedup import compare_with_rival
 from mallorn.workers.finish.choose_winner import Winner
 from mallorn.workers.finish.shape_dispatch import add_dispatch_rules, choose_dispatch_rules
 from mallorn.workers.interfaces.model_compiler import Compiled
-from mallorn.workers.process.leased_stage import StageContext
+from mallorn.workers.process.leased_stage import LeasedStage
 from mallorn.workers.sandbox.sandbox import FILE_BYTES
 from mallorn.workers.sandbox.untrusted_files import copy_out
 from mallorn.workers.whole_model.engines import TUNED
@@ -57,7 +57,7 @@ class ExportFailed(MallornError):
     """A verified schedule could not be written as a tuning record."""
 
 
-def complete_export(stage: StageContext, winners: Sequence[Winner], directory: Path) -> None:
+def complete_export(stage: LeasedStage, winners: Sequence[Winner], directory: Path) -> None:
     """Add the manifest, the script apply.py, its archive and requirements to an export."""
     job, graph = stage.job, stage.graph_report
     carried = write_archive(directory)
@@ -114,7 +114,7 @@ def complete_export(stage: StageContext, winners: Sequence[Winner], directory: P
     (directory / REQUIREMENTS).write_text("\n".join([REQUIREMENTS_HEAD, *pins]) + "\n")
 
 
-def largest_shapes(stage: StageContext) -> dict[str, list[int]]:
+def largest_shapes(stage: LeasedStage) -> dict[str, list[int]]:
     """Return the shapes of inputs with free dimensions: those for which the model was tuned
     or, if it was tuned at several sizes, those of the largest size."""
     dynamic = stage.graph_report.dynamic
@@ -155,7 +155,7 @@ def _write_manifest(directory: Path, manifest: Manifest) -> None:
     (directory / MANIFEST).write_text(manifest.model_dump_json(indent=1, ensure_ascii=True) + "\n")
 
 
-def upload(stage: StageContext, directory: Path, report: FinishReport) -> str:
+def upload(stage: LeasedStage, directory: Path, report: FinishReport) -> str:
     """Upload the export and the report to the artifact store; return the export's URL. An
     earlier library of the job is removed. Raises ExportFailed if the script or archive does
     not match its digest."""
@@ -187,7 +187,7 @@ def upload(stage: StageContext, directory: Path, report: FinishReport) -> str:
 
 
 def upload_first_export(
-    stage: StageContext,
+    stage: LeasedStage,
     winners: Sequence[Winner],
     directory: Path,
     report: FinishReport,

@@ -19,10 +19,10 @@ from mallorn.searchers.base import DEFAULT, proposal_method_of
 from mallorn.searchers.space import Candidate, Sketch
 from mallorn.workers.measure.measurer_interface import MeasureInput, Program, number_candidates
 from mallorn.workers.measure.tvm_space import TvmSpace
-from mallorn.workers.process.leased_stage import StageContext
+from mallorn.workers.process.leased_stage import LeasedStage
 from mallorn.workers.process.match_devices_and_builder import limits_of
 from mallorn.workers.round.feature_lookup import FeatureLookup
-from mallorn.workers.round.round_context import descriptors_of, program_of, work_of
+from mallorn.workers.round.loaded_round import descriptors_of, program_of, work_of
 from mallorn.workers.subprocesses.errors import HOSTS_DOING, ChildError
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Contest:
 
 
 def select_final_candidates(
-    stage: StageContext, task: Task, workload: Workload, inside_context_id: int | None = None
+    stage: LeasedStage, task: Task, workload: Workload, inside_context_id: int | None = None
 ) -> Contest:
     """Return the contest (final candidates) of one of the job's tasks.
 
@@ -83,7 +83,7 @@ def select_final_candidates(
     return replace(prior, slots=slots, guesses=tuple(guesses), means={**prior.means, **guesses})
 
 
-def inside_timing_settings(stage: StageContext, programs: int = 0) -> dict[str, object]:
+def inside_timing_settings(stage: LeasedStage, programs: int = 0) -> dict[str, object]:
     """Return the timing settings under which times of kernels inside this model are stored.
 
     They contain the number of load `programs` and a hash of the model's id, shapes and
@@ -97,7 +97,7 @@ def inside_timing_settings(stage: StageContext, programs: int = 0) -> dict[str, 
     return options.timing_inside(digest[:MODEL_CHARS], programs)
 
 
-def derive_search_space(stage: StageContext, workload: Workload) -> TvmSpace:
+def derive_search_space(stage: LeasedStage, workload: Workload) -> TvmSpace:
     """Return the search space of a workload on the job's target. Raises Unschedulable if TVM
     has no schedule for it, crashes or hangs; ChildError if the host caused the failure."""
     program, compiler = program_of(workload), stage.runtime.compiler
@@ -122,7 +122,7 @@ def derive_search_space(stage: StageContext, workload: Workload) -> TvmSpace:
     )
 
 
-def select_replacement_candidates(stage: StageContext, contest: Contest) -> Contest | None:
+def select_replacement_candidates(stage: LeasedStage, contest: Contest) -> Contest | None:
     """Return a contest of the next-best measured candidates and unmeasured defaults, for a
     task all of whose candidates in `contest` failed. None if no candidates are left."""
     losers = {slot.candidate for slot in contest.slots}
@@ -137,7 +137,7 @@ def select_replacement_candidates(stage: StageContext, contest: Contest) -> Cont
 
 
 def _contest_of_measured_candidates(
-    session: Session, stage: StageContext, task: Task, workload: Workload, count: int = TOP
+    session: Session, stage: LeasedStage, task: Task, workload: Workload, count: int = TOP
 ) -> Contest:
     """Return a contest of the task's fastest stored candidates; it is empty without any."""
     job, options, trials = stage.job, stage.options, Trials(session, stage.job)
@@ -196,7 +196,7 @@ def _best_in_other_model(
     return Trials(session, job).best(task.workload_id, context.target_id, 1, nearest.id)
 
 
-def _default_candidates(stage: StageContext, workload: Workload, count: int) -> Sequence[Entry]:
+def _default_candidates(stage: LeasedStage, workload: Workload, count: int) -> Sequence[Entry]:
     """Return up to `count` schedules chosen without measuring; none if TVM has none."""
     try:
         space = derive_search_space(stage, workload)

@@ -42,7 +42,7 @@ from mallorn.workers.finish.job_model import JobModel, TunedModel, place_on_devi
 from mallorn.workers.finish.numeric_check import Checker
 from mallorn.workers.finish.step_log import StepLog
 from mallorn.workers.measure.tracked_devices import of_class
-from mallorn.workers.process.leased_stage import StageContext
+from mallorn.workers.process.leased_stage import LeasedStage
 from mallorn.workers.round.store_referenced_rows import get_or_create_context, store_sketches
 from mallorn.workers.subprocesses.errors import ChildError
 from mallorn.workers.subprocesses.pending_call import PendingCall
@@ -70,7 +70,7 @@ class CheckedModel:
 
 
 def decide_by_first_guesses(
-    stage: StageContext, model: JobModel, checker: Checker, step_log: StepLog
+    stage: LeasedStage, model: JobModel, checker: Checker, step_log: StepLog
 ) -> TaskDecisions | None:
     """Return each task's first guess that is fastest inside the model, for all at once.
 
@@ -163,7 +163,7 @@ def _build_and_check(
     return CheckedModel(build, error, largest_error, times, latency_us)
 
 
-def _ensure_context(stage: StageContext) -> int:
+def _ensure_context(stage: LeasedStage) -> int:
     """Return the id of the measuring context for times inside the model; create it if new.
     It belongs to a device of this host, if there is one. Raises NoDevice if no device has
     the job's class."""
@@ -178,7 +178,7 @@ def _ensure_context(stage: StageContext) -> int:
         return Contexts(session).ensure_timed_as(context, inside_timing_settings(stage)).id
 
 
-def _store_schedules(stage: StageContext, winners: Sequence[Winner], context_id: int) -> None:
+def _store_schedules(stage: LeasedStage, winners: Sequence[Winner], context_id: int) -> None:
     job, winners = stage.job, [winner for winner in winners if winner.latency_us is not None]
     with stage.runtime.database.transaction() as session:
         slots = [winner.contest.slots[winner.slot] for winner in winners]

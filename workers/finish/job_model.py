@@ -19,7 +19,7 @@ from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.host.host_memory import is_large
 from mallorn.workers.interfaces.model_compiler import Compiled, ModelCompiler, Tuned
 from mallorn.workers.measure.tracked_devices import of_class, shares_locks
-from mallorn.workers.process.leased_stage import StageContext, StageFolder
+from mallorn.workers.process.leased_stage import LeasedStage, StageFolder
 from mallorn.workers.sandbox.untrusted_files import copy_out
 from mallorn.workers.whole_model.compiled_model import IdleEngines, WholeModel
 from mallorn.workers.whole_model.device_engine import DevicePool
@@ -52,14 +52,14 @@ class TunedModel:
 class JobModel:
     """The whole model of a job that this worker is finishing."""
 
-    stage: StageContext
+    stage: LeasedStage
     whole_model: WholeModel
     libraries: KnownLibraries
     folder: StageFolder
     shares_locks: bool = True  # whether this host's devices use this worker's locks
 
     @classmethod
-    def of(cls, stage: StageContext, graphs: ModelCompiler, folder: StageFolder, idle: IdleEngines) -> Self:
+    def of(cls, stage: LeasedStage, graphs: ModelCompiler, folder: StageFolder, idle: IdleEngines) -> Self:
         """Return the job's model as it was imported, with its files in `folder`."""
         whole_model = WholeModel(
             path=stage.copy_model_files(folder.path),

@@ -20,7 +20,7 @@ from mallorn.workers.finish.choose_winner import Winner
 from mallorn.workers.finish.step_log import ReportDraft
 from mallorn.workers.hardware_probe.run import load_measured_machine
 from mallorn.workers.interfaces.tensor_arguments import unpack_arguments
-from mallorn.workers.process.leased_stage import StageContext
+from mallorn.workers.process.leased_stage import LeasedStage
 
 # One entry per network and machine: docs/results/tuning_gain.json, by `python -m
 # benchmarks.tuning_gain`.
@@ -62,7 +62,7 @@ class GuessedTask:
 
 
 def fill_trials_gain(
-    stage: StageContext, winners: Sequence[Winner], tuned_us: float, report: ReportDraft
+    stage: LeasedStage, winners: Sequence[Winner], tuned_us: float, report: ReportDraft
 ) -> None:
     """Fill in the report how much of the gap to the hardware limit trials closed or, for a
     job without trials, the gain that they would bring. Do nothing if tasks or machine were

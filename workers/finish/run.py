@@ -50,7 +50,7 @@ from mallorn.workers.hardware_probe.run import PROBES_SEC, ensure_machine, load_
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.measure.measurer_interface import Measurer, Need
 from mallorn.workers.model_import.run import check_import
-from mallorn.workers.process.leased_stage import StageContext, StageFolder, leased_stage, stage_folder
+from mallorn.workers.process.leased_stage import LeasedStage, StageFolder, leased_stage, stage_folder
 from mallorn.workers.process.match_devices_and_builder import ensure_builder
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.subprocesses.errors import ChildError
@@ -78,7 +78,7 @@ def finish(runtime: Runtime, job_id: str) -> None:
         (time_again if is_bench else finish_stage)(stage)
 
 
-def finish_stage(stage: StageContext, answers: tuple[Measurer, Checker] | None = None) -> None:
+def finish_stage(stage: LeasedStage, answers: tuple[Measurer, Checker] | None = None) -> None:
     """Finish a leased job; `answers` (a batch's results) replaces measurer and checker."""
     job_id = stage.job.id
     with stage.runtime.stage_run(StageKind.FINISH, job_id, f"finishing job {job_id}"):
@@ -117,7 +117,7 @@ def finish_stage(stage: StageContext, answers: tuple[Measurer, Checker] | None =
 
 @contextmanager
 def _create_checker(
-    stage: StageContext, graphs: ModelCompiler, folder: StageFolder, measurer: Measurer, step_log: StepLog
+    stage: LeasedStage, graphs: ModelCompiler, folder: StageFolder, measurer: Measurer, step_log: StepLog
 ) -> Iterator[Checker]:
     """Yield a `Verifier` if the job checks outputs on a device, otherwise `Unchecked`."""
     runtime, target = stage.runtime, stage.target
@@ -142,7 +142,7 @@ class FinishRun:
     report: ReportDraft = field(default_factory=ReportDraft)
 
     @property
-    def stage(self) -> StageContext:
+    def stage(self) -> LeasedStage:
         return self.model.stage
 
     def decide(self) -> TaskDecisions:
@@ -293,7 +293,7 @@ class FinishRun:
 
 
 def summarize_timing_conditions(
-    stage: StageContext, model: Conditions | None, winners: Sequence[Winner]
+    stage: LeasedStage, model: Conditions | None, winners: Sequence[Winner]
 ) -> Conditions | None:
     """Summarise for the report how other load disturbed the timings of the model, the
     trials and the winners; None if nothing was timed."""
@@ -313,7 +313,7 @@ def summarize_timing_conditions(
 
 
 def report_hardware_limits(
-    stage: StageContext, tasks: Sequence[Contest], tuned_us: float, is_steady: bool
+    stage: LeasedStage, tasks: Sequence[Contest], tuned_us: float, is_steady: bool
 ) -> Limits:
     """Return the report section on hardware limits for a model that runs in `tuned_us`.
 
@@ -338,7 +338,7 @@ def share_of_peak(flop: float, tuned_us: float, peak_gflops: float, precision: s
     return Limits(flop=flop, peak_gflops=peak_gflops, peak_share=gflops / peak_gflops)
 
 
-def time_again(stage: StageContext) -> None:
+def time_again(stage: LeasedStage) -> None:
     """Compile a done job's export, time it as its finish did, and end the job again. Report
     and export stay as they are; the result, also of failed steps, is an event."""
     job = stage.job

@@ -15,7 +15,7 @@ from pydantic import ConfigDict
 
 from mallorn.core.errors import LeaseLost, MallornError, StorageFull
 from mallorn.core.values.finish_report import FinishReport, SkippedStep, StepSeconds
-from mallorn.workers.process.leased_stage import StageContext
+from mallorn.workers.process.leased_stage import LeasedStage
 from mallorn.workers.subprocesses.errors import ChildCrashed, suggest_next_step
 from mallorn.workers.subprocesses.shutdown import STOP
 
@@ -34,7 +34,7 @@ class ReportDraft(FinishReport):
 class StepLog:
     """The steps that a finish did not do, with reasons and hints; seconds per step."""
 
-    stage: StageContext
+    stage: LeasedStage
     entries: list[SkippedStep] = field(default_factory=list)
     spent: dict[str, list[float]] = field(default_factory=lambda: defaultdict(lambda: [0.0, 0.0]))
 

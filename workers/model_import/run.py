@@ -28,7 +28,7 @@ from mallorn.workers.host.pause_while_timing import paused_while_timing
 from mallorn.workers.interfaces.model_compiler import Extraction, ModelTask
 from mallorn.workers.interfaces.tensor_arguments import pack_arguments, unpack_arguments
 from mallorn.workers.measure.measurer_interface import DECLARE, UNDECLARED
-from mallorn.workers.process.leased_stage import StageContext, leased_stage, stage_folder
+from mallorn.workers.process.leased_stage import LeasedStage, leased_stage, stage_folder
 from mallorn.workers.process.match_devices_and_builder import builder_of, context_without_builder
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.subprocesses.errors import ChildFailed
@@ -80,7 +80,7 @@ def import_job(runtime: Runtime, job_id: str) -> str | None:
     return None
 
 
-def _extract(stage: StageContext) -> Extraction:
+def _extract(stage: LeasedStage) -> Extraction:
     """Import the model, or reuse an import by the same code with the same options. Passes
     that an earlier import of this job left out stay left out. Raises InvalidModel."""
     stage.runtime.warm_up(stage.job.id)
@@ -148,7 +148,7 @@ def _select_tasks(patterns: Sequence[str], tasks: Sequence[ModelTask]) -> dict[s
     return names_by_key
 
 
-def _store(session: Session, stage: StageContext, extraction: Extraction) -> None:
+def _store(session: Session, stage: LeasedStage, extraction: Extraction) -> None:
     new = [new_workload(task, extraction.graph.tvm_version) for task in extraction.tasks]
     ids = Workloads(session).ensure_many(new, private=stage.options.private, code=code_digest())
     trials = Trials(session, stage.job).count_learnable_by_workload(list(ids.values()), stage.job.target_id)

@@ -60,7 +60,7 @@ def stage_folder(runtime: Runtime, prefix: str) -> Iterator[StageFolder]:
 
 
 @dataclass(frozen=True, slots=True)
-class StageContext:
+class LeasedStage:
     """A stage of a job that this worker runs, with its inputs and the lease on it."""
 
     runtime: Runtime
@@ -115,7 +115,7 @@ class StageContext:
 
 
 @contextmanager
-def leased_stage(runtime: Runtime, job_id: str, state: JobState) -> Iterator[StageContext | None]:
+def leased_stage(runtime: Runtime, job_id: str, state: JobState) -> Iterator[LeasedStage | None]:
     """Lease a stage of a job for the block; yield None if it cannot be claimed."""
     has_begun = False
     with leased_work(runtime, WorkItem(STAGES[state], job_id)) as work:
@@ -126,10 +126,10 @@ def leased_stage(runtime: Runtime, job_id: str, state: JobState) -> Iterator[Sta
         yield None
 
 
-def stage_of(work: LeasedWork, state: JobState) -> StageContext:
+def stage_of(work: LeasedWork, state: JobState) -> LeasedStage:
     log.info("%s begins", state)
     with work.runtime.database.session() as session:
         job = Jobs(session).get(work.job_id, None)
         target = Target(Targets(session).get(job.target_id).text)
     options = KeptOptions.model_validate(job.options)
-    return StageContext(work.runtime, job, state, target, options, work.hold, work.lease)
+    return LeasedStage(work.runtime, job, state, target, options, work.hold, work.lease)

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from mallorn.core.check_plugin_classes import check_allowed_classes, check_base_classes
 from mallorn.core.errors import ClassRefused, HostFault, MallornError, StorageFull, Unavailable, UnknownName
 from mallorn.core.job_options import KeptOptions
-from mallorn.core.log_setup import add_to_log_context, log_context
+from mallorn.core.log_setup import add_log_facts, log_facts
 from mallorn.core.os_errors import explain_os_error
 from mallorn.core.states import WorkKind
 from mallorn.db.repositories.claim_and_release_work import WorkItems
@@ -56,7 +56,7 @@ def leased_work(runtime: Runtime, item: WorkItem, begin: Begin | None = None) ->
     """
     if have_sources_changed():
         STOP.stop_for_replaced_code()
-    with log_context():  # `_claim` adds facts of this work only
+    with log_facts():  # `_claim` adds facts of this work only
         work = None if STOP.is_requested else _claim(runtime, item, begin)
         if work is None:
             yield None
@@ -85,7 +85,7 @@ def _claim(runtime: Runtime, item: WorkItem, begin: Begin | None) -> LeasedWork 
             return None
         job_id = Leases(session).get(hold.item).job_id or ""
         options = KeptOptions.model_validate(Jobs(session).get(job_id, None).options)
-        add_to_log_context(job=job_id, attempt=hold.attempt)
+        add_log_facts(job=job_id, attempt=hold.attempt)
         if begin is not None:
             begin(session, hold)
 

@@ -18,7 +18,7 @@ from mallorn.db.session import Database
 from mallorn.searchers.base import Proposal
 from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult
 from mallorn.workers.process.match_devices_and_builder import limits_of
-from mallorn.workers.round.round_context import RoundContext
+from mallorn.workers.round.loaded_round import LoadedRound
 from mallorn.workers.round.store_referenced_rows import store_sites, store_sketches
 from mallorn.workers.subprocesses.shutdown import STOP
 
@@ -33,7 +33,7 @@ class Commits:
     """Commits a round's results in batches. Raises LeaseLost if another attempt has it."""
 
     database: Database
-    context: RoundContext
+    round_: LoadedRound
     token: Token
     inputs: Sequence[MeasureInput]
     proposals: Sequence[Proposal]
@@ -67,7 +67,7 @@ class Commits:
         repeated = {slot: r.trial.disturbed for slot, r in self._pending.items() if slot in self._committed}
         with self.database.transaction() as session:
             sketches = store_sketches(session, [self._sketches[result.slot] for result in results])
-            target_id, options = self.context.row.target_id, self.context.options
+            target_id, options = self.round_.row.target_id, self.round_.options
             sites = store_sites(session, target_id, options, [result.endpoint for result in results])
             rows = []
             for result, site in zip(results, sites, strict=True):
@@ -83,23 +83,23 @@ class Commits:
                 rows.append(row)
             # `new` is empty if an earlier commit succeeded but its reply was lost.
             measurements = Measurements(session)
-            new = measurements.add_batch(self.context.row.id, self.token, rows)
-            measurements.mark_disturbed_slots(self.context.row.id, repeated)
+            new = measurements.add_batch(self.round_.row.id, self.token, rows)
+            measurements.mark_disturbed_slots(self.round_.row.id, repeated)
             if new:
                 times = [us for result in results if (us := result.trial.time_us) is not None]
                 event = MeasuredEvent(
-                    round=self.context.row.index,
-                    task=self.context.task_index,
-                    name=self.context.task_name,
+                    round=self.round_.row.index,
+                    task=self.round_.task_index,
+                    name=self.round_.task_name,
                     trials=len(results),
                     failures=sum(result.trial.outcome.failed for result in results),
                     best_us=min(times, default=None),
                 )
-                Events(session).append(self.context.row.job_id, event)
+                Events(session).append(self.round_.row.job_id, event)
             # The job no longer waits, so replace its message.
             load = self.disturbance
             Jobs(session).set_reason(
-                self.context.row.job_id, "; ".join(filter(None, [load.description, load.hint]))
+                self.round_.row.job_id, "; ".join(filter(None, [load.description, load.hint]))
             )
         self._committed.update(self._pending)
         self._pending = {}

@@ -24,7 +24,7 @@ from mallorn.workers.measure.measurer_interface import MeasureInput, number_cand
 from mallorn.workers.measure.tvm_space import TvmSpace
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.round.feature_lookup import LOWERED, FeatureLookup
-from mallorn.workers.round.round_context import RoundContext, load_round
+from mallorn.workers.round.loaded_round import LoadedRound, load_round
 
 SAFE_SEARCHER: Final = "random"  # uses neither a model nor a sampler
 WIDER: Final = 3  # candidates drafted per candidate that a model of a lowered view chooses
@@ -39,7 +39,7 @@ class Proposed(NamedTuple):
     proposals: list[Proposal]
 
 
-def prepare_round(runtime: Runtime, round_id: int, token: Token) -> tuple[RoundContext, Proposed]:
+def prepare_round(runtime: Runtime, round_id: int, token: Token) -> tuple[LoadedRound, Proposed]:
     """Load a round and propose its candidates. If the cost model or searcher fails, propose
     without it, store a warning for the job, and let later attempts leave it out, too.
 
@@ -49,10 +49,10 @@ def prepare_round(runtime: Runtime, round_id: int, token: Token) -> tuple[RoundC
     while True:
         try:
             with runtime.database.session() as session:
-                context = load_round(session, round_id)
-            validate = runtime.validator(context.target)
-            return context, propose(
-                FeatureLookup(runtime.database, runtime.compiler, runtime.lower), context, validate
+                round_ = load_round(session, round_id)
+            validate = runtime.validator(round_.target)
+            return round_, propose(
+                FeatureLookup(runtime.database, runtime.compiler, runtime.lower), round_, validate
             )
         except PluginFailed as error:
             log.warning("round %s: %s", round_id, error.message, exc_info=error)
@@ -89,41 +89,41 @@ def _warning(error: MallornError, instead: str) -> NewJobWarning:
     return NewJobWarning(source, f"{message}; {instead}", error.hint)
 
 
-def propose(lookup: FeatureLookup, context: RoundContext, validate: Validate | None = None) -> Proposed:
+def propose(lookup: FeatureLookup, round_: LoadedRound, validate: Validate | None = None) -> Proposed:
     """Return the candidates that the round measures. `validate` returns which candidates
     can be rebuilt; by default the compiler does. Raises PluginFailed if a plugin fails."""
     # The searcher calls the model, so an error is attributed to the model first.
-    model = [] if context.model_kind is None else [("cost_model", context.model_kind)]
-    parts = *model, ("sampler", context.options.sampler), ("search", context.row.searcher)
+    model = [] if round_.model_kind is None else [("cost_model", round_.model_kind)]
+    parts = *model, ("sampler", round_.options.sampler), ("search", round_.row.searcher)
     try:
         with convert_plugin_errors(*parts):
-            return _propose(lookup, context, validate)
+            return _propose(lookup, round_, validate)
     except WrongRows as error:  # the model was stored when its view had other columns
-        seam, name = "cost_model", context.model_kind or ""
+        seam, name = "cost_model", round_.model_kind or ""
         raise PluginFailed(error.message, hint=error.hint, seam=seam, name=name) from error
 
 
-def _propose(lookup: FeatureLookup, context: RoundContext, validate: Validate | None) -> Proposed:
-    sketches = lookup.compiler.design_space(context.program.tir, context.target.text)
-    work = context.work({sketch.key: sketch for sketch in sketches})
+def _propose(lookup: FeatureLookup, round_: LoadedRound, validate: Validate | None) -> Proposed:
+    sketches = lookup.compiler.design_space(round_.program.tir, round_.target.text)
+    work = round_.work({sketch.key: sketch for sketch in sketches})
     space = TvmSpace(
         sketches,
-        context.program,
-        context.target,
-        context.descriptors,
+        round_.program,
+        round_.target,
+        round_.descriptors,
         lookup.compiler,
-        context.machine,
+        round_.machine,
         validate,
         lambda view, candidates: lookup.rows(view, work, candidates),
     )
-    name, size, model = context.row.searcher, context.row.size, context.model
+    name, size, model = round_.row.searcher, round_.row.size, round_.model
     searcher: type[Searcher] = resolve("search", name)
     if model is not None and model.view in LOWERED and not searcher.compiles:
-        proposals = _screen_then_lower(lookup, context, space, model)
-    elif model is not None and context.on_base and not was_tried(context.history):
-        proposals = _propose_first_round(context, space, model)
+        proposals = _screen_then_lower(lookup, round_, space, model)
+    elif model is not None and round_.on_base and not was_tried(round_.history):
+        proposals = _propose_first_round(round_, space, model)
     else:
-        proposals = _search(context, space, model, size)
+        proposals = _search(round_, space, model, size)
 
     candidates = [proposal.candidate for proposal in proposals if isinstance(proposal, Proposal)]
     is_valid = len(candidates) == len(proposals) and all(c.sketch in space.by_key for c in candidates)
@@ -137,34 +137,34 @@ def _propose(lookup: FeatureLookup, context: RoundContext, validate: Validate | 
     return Proposed(inputs, [prefix_origin(proposal, name) for proposal in proposals])
 
 
-def _propose_first_round(context: RoundContext, space: Space, model: CostModel) -> list[Proposal]:
+def _propose_first_round(round_: LoadedRound, space: Space, model: CostModel) -> list[Proposal]:
     """Propose a task's first round if its cost model is a base (pre-trained) model: half
     space defaults, half candidates that the base ranks best. The base ranks the defaults no
     better than the analytic model that made them. If the base names a searcher (`opener`),
     that one runs."""
-    round_searcher = context.row.searcher
+    round_searcher = round_.row.searcher
     searcher = round_searcher if round_searcher == SAFE_SEARCHER or model.opener is None else model.opener
-    defaults = propose_first_valid(Filter(space, ()), space.defaults(), context.row.size // 2, DEFAULT)
-    count = context.row.size - len(defaults)
-    proposals = _search(context, space, model, count, as_pending_trials(defaults), searcher)
+    defaults = propose_first_valid(Filter(space, ()), space.defaults(), round_.row.size // 2, DEFAULT)
+    count = round_.row.size - len(defaults)
+    proposals = _search(round_, space, model, count, as_pending_trials(defaults), searcher)
     return defaults + [prefix_origin(proposal, searcher) for proposal in proposals]
 
 
 def _screen_then_lower(
-    lookup: FeatureLookup, context: RoundContext, space: Space, model: CostModel
+    lookup: FeatureLookup, round_: LoadedRound, space: Space, model: CostModel
 ) -> list[Proposal]:
     """Preselect with an analytic model of CPUs or, on a GPU, let the searcher propose
     without a model; then lower these candidates for the cost model to choose from. A GPU
     task's first round begins with the space's defaults."""
-    is_gpu = context.target.is_gpu
+    is_gpu = round_.target.is_gpu
     draft, factor = (None, WIDER_ON_GPU) if is_gpu else (Draft(space.machine), WIDER)
     defaults: list[Proposal] = []
-    if is_gpu and not was_tried(context.history):
-        defaults = propose_first_valid(Filter(space, ()), space.defaults(), context.row.size // 2, DEFAULT)
-    size = context.row.size - len(defaults)
-    drafts = _search(context, space, draft, factor * size, as_pending_trials(defaults))
+    if is_gpu and not was_tried(round_.history):
+        defaults = propose_first_valid(Filter(space, ()), space.defaults(), round_.row.size // 2, DEFAULT)
+    size = round_.row.size - len(defaults)
+    drafts = _search(round_, space, draft, factor * size, as_pending_trials(defaults))
     candidates = [proposal.candidate for proposal in drafts]
-    rows, is_known = lookup.look_up_features(model.view, context.work(space.by_key), candidates)
+    rows, is_known = lookup.look_up_features(model.view, round_.work(space.by_key), candidates)
     scores = model.predict(rows).mean
     order = np.argsort(np.where(is_known, -scores, np.inf), kind="stable")[:size]
     proposals = [
@@ -174,16 +174,16 @@ def _screen_then_lower(
 
 
 def _search(
-    context: RoundContext,
+    round_: LoadedRound,
     space: Space,
     model: CostModel | None,
     count: int,
     pending_trials: Sequence[Trial] = (),
     name: str | None = None,
 ) -> list[Proposal]:
-    name = name or context.row.searcher
+    name = name or round_.row.searcher
     # The fallback searcher must not depend on parts that may have failed.
-    sampler = None if name == SAFE_SEARCHER else resolve("sampler", context.options.sampler)()
+    sampler = None if name == SAFE_SEARCHER else resolve("sampler", round_.options.sampler)()
     searcher: Searcher = resolve("search", name)(sampler)
-    history, rng = [*context.history, *pending_trials], np.random.default_rng(context.row.seed)
+    history, rng = [*round_.history, *pending_trials], np.random.default_rng(round_.row.seed)
     return searcher.propose(space, history, model, count, rng)

@@ -29,8 +29,8 @@ from mallorn.workers.process.leased_work import leased_work
 from mallorn.workers.process.match_devices_and_builder import ensure_builder
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.round.batch_commits import Commits
+from mallorn.workers.round.loaded_round import LoadedRound
 from mallorn.workers.round.propose import prepare_round
-from mallorn.workers.round.round_context import RoundContext
 from mallorn.workers.round.select_cost_model import select_ranking_model
 
 FEWEST: Final = 4  # valid candidates that a rank needs
@@ -56,16 +56,16 @@ def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
         ensure_machine(runtime, work.job_id)
         with runtime.working_on(describe_round(runtime, round_id)):
             with HostLock().hold_shared():
-                context, (inputs, proposals) = prepare_round(runtime, round_id, token)
+                round_, (inputs, proposals) = prepare_round(runtime, round_id, token)
             proposed_sec = time.monotonic()
-            inputs_left = [each for each in inputs if each.slot not in context.done_slots]
+            inputs_left = [each for each in inputs if each.slot not in round_.done_slots]
             build_ms = 0.0
-            commits = Commits(runtime.database, context, token, inputs, proposals)
-            measurer = runtime.measurer(context.options, context.like)
+            commits = Commits(runtime.database, round_, token, inputs, proposals)
+            measurer = runtime.measurer(round_.options, round_.like)
             results = measurer.measure(
-                context.program, context.target, inputs_left, context.options, context.best_us
+                round_.program, round_.target, inputs_left, round_.options, round_.best_us
             )
-            least_us = shortest_plausible_us(context.program, context.machine)
+            least_us = shortest_plausible_us(round_.program, round_.machine)
             with closing(results):
                 try:
                     for result in results:
@@ -80,11 +80,11 @@ def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
             "build_sec": round(build_ms / 1e3, 3),
             **asdict(measurer.device_seconds),
             "candidates": len(inputs_left),
-            "cost_model": context.model_name,
+            "cost_model": round_.model_name,
             "disturbance": commits.disturbance,
         }
-        close_round(runtime, context, token, RoundStats.model_validate(stats))
-        return CompletedRound(context.row.job_id, context.row.task_id)
+        close_round(runtime, round_, token, RoundStats.model_validate(stats))
+        return CompletedRound(round_.row.job_id, round_.row.task_id)
     return None
 
 
@@ -107,27 +107,27 @@ def describe_round(runtime: Runtime, round_id: int) -> str:
         return f"round {row.index} of job {row.job_id}: {Tasks(session).get(row.task_id).name}"
 
 
-def close_round(runtime: Runtime, context: RoundContext, token: Token, stats: RoundStats) -> None:
+def close_round(runtime: Runtime, round_: LoadedRound, token: Token, stats: RoundStats) -> None:
     """End a round whose candidates are all measured; store an event.
 
     Raises LeaseLost if another attempt has the round; Unavailable if restoring the database
     lost results.
     """
-    row = context.row
+    row = round_.row
     with runtime.database.transaction() as session:
         stats = stats.model_copy(update={"own_accuracy": compute_own_accuracy(session, row.id)})
-        if len(Rounds(session).done_slots(row.id)) < len(context.done_slots) + stats.candidates:
+        if len(Rounds(session).done_slots(row.id)) < len(round_.done_slots) + stats.candidates:
             raise Unavailable(RESTORED)
         if not Rounds(session).close(row.id, token, RoundState.DONE, stats):
             raise LeaseLost
         fields = {
             "round": row.index,
-            "task": context.task_index,
-            "name": context.task_name,
+            "task": round_.task_index,
+            "name": round_.task_name,
             **stats.to_stored_json(),
         }
         Events(session).append(row.job_id, RoundClosedEvent.model_validate(fields))
-    log.info("a round of %s is done: %s candidates", context.task_name, stats.candidates)
+    log.info("a round of %s is done: %s candidates", round_.task_name, stats.candidates)
 
 
 def compute_own_accuracy(session: Session, round_id: int) -> float | None:

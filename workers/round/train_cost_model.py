@@ -28,8 +28,8 @@ from mallorn.db.repositories.workloads import Workloads
 from mallorn.db.tables import Job
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.round.feature_lookup import FeatureLookup, WorkloadOnTarget
+from mallorn.workers.round.loaded_round import work_of
 from mallorn.workers.round.propose import warn
-from mallorn.workers.round.round_context import work_of
 from mallorn.workers.round.select_cost_model import (
     create_untrained_model,
     current_feature_view,

@@ -28,7 +28,7 @@ from mallorn.db.repositories.withdraw_measurements import Withdrawals
 from mallorn.db.repositories.workers import Activity, StageRuns, Workers
 from mallorn.db.session import read_clock
 from mallorn.db.tables import Device, Worker
-from mallorn.services.coordinator.web.app_context import PartsDep
+from mallorn.services.coordinator.web.app_parts import PartsDep
 from mallorn.services.coordinator.web.authenticator import required_scopes_extra
 from mallorn.services.coordinator.web.caller_dependencies import OwnerDep
 from mallorn.services.coordinator.web.response_types import ListOut

@@ -20,7 +20,7 @@ from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.tasks import Tasks
 from mallorn.db.repositories.tuner_log_records import Stock
 from mallorn.services.coordinator.jobs.job_views import hide_private_results, job_out, jobs_out, task_out
-from mallorn.services.coordinator.web.app_context import AppContext, PartsDep
+from mallorn.services.coordinator.web.app_parts import AppParts, PartsDep
 from mallorn.services.coordinator.web.caller_dependencies import CallerDep, JobOwnerDep, OwnerDep
 from mallorn.services.coordinator.web.response_types import MAX_INT, CursorQuery, LimitQuery, ListOut, PageOut
 
@@ -94,7 +94,7 @@ def show_job(parts: PartsDep, owner: JobOwnerDep, caller: CallerDep, job_id: str
     return hide_private_results(caller.owner, get_job(parts, owner, job_id))
 
 
-def get_job(parts: AppContext, owner: str, job_id: str) -> JobStatus:
+def get_job(parts: AppParts, owner: str, job_id: str) -> JobStatus:
     """Return a job as its owner sees it; if the disk is full, its `reason` says so."""
     with parts.database.session() as session:
         job = job_out(session, Jobs(session).find(job_id, owner))

@@ -20,7 +20,7 @@ from mallorn.db.tables import Job
 from mallorn.services.artifact_removal import remove_export
 from mallorn.services.coordinator.jobs.job_request_bodies import JobChangeIn, ResumeIn
 from mallorn.services.coordinator.jobs.job_views import hide_private_results, job_out
-from mallorn.services.coordinator.web.app_context import PartsDep
+from mallorn.services.coordinator.web.app_parts import PartsDep
 from mallorn.services.coordinator.web.caller_dependencies import CallerDep, JobOwnerDep, OwnerDep
 from mallorn.services.coordinator.web.quotas import check_work_quotas
 

@@ -30,7 +30,7 @@ from mallorn.db.repositories.workers import Workers
 from mallorn.services.coordinator.fleet.routes import SILENT_SEC, gpu_target, local_target
 from mallorn.services.coordinator.jobs.job_request_bodies import JobIn
 from mallorn.services.coordinator.jobs.job_views import job_out
-from mallorn.services.coordinator.web.app_context import AppContext, PartsDep
+from mallorn.services.coordinator.web.app_parts import AppParts, PartsDep
 from mallorn.services.coordinator.web.caller_dependencies import OwnerDep
 from mallorn.services.coordinator.web.quotas import check_work_quotas
 
@@ -66,7 +66,7 @@ def submit_job(
 
 
 def create_or_find_job(
-    parts: AppContext, owner: str, request: JobIn, idempotency_key: str | None
+    parts: AppParts, owner: str, request: JobIn, idempotency_key: str | None
 ) -> tuple[JobStatus, bool]:
     """Create a job, or find it by idempotency key; return the job and whether it is new.
 

@@ -16,7 +16,7 @@ from mallorn.core.values.access_control import Session
 from mallorn.db.repositories.access_control import SignIns
 from mallorn.db.tables import SessionRow
 from mallorn.services.coordinator.sign_in.oidc_provider import ProviderDep
-from mallorn.services.coordinator.web.app_context import PartsDep, get_parts
+from mallorn.services.coordinator.web.app_parts import PartsDep, get_parts
 from mallorn.services.coordinator.web.authenticator import Caller, required_scopes_extra
 from mallorn.services.coordinator.web.caller_dependencies import (
     COOKIE,

@@ -31,7 +31,7 @@ from mallorn.services.coordinator.sign_in.browser_sessions import (
     web_page_url,
 )
 from mallorn.services.coordinator.sign_in.oidc_provider import Provider, ProviderDep, SignInRefused
-from mallorn.services.coordinator.web.app_context import PartsDep
+from mallorn.services.coordinator.web.app_parts import PartsDep
 from mallorn.services.coordinator.web.audit_log import add_key_to_audit_entry
 from mallorn.services.coordinator.web.authenticator import READMIT_HINT
 from mallorn.services.coordinator.web.caller_dependencies import add_to_audit_entry, cookie_name

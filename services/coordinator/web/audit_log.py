@@ -10,11 +10,11 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mallorn.core.errors import MallornError, TooMany
-from mallorn.core.log_setup import log_context
+from mallorn.core.log_setup import log_facts
 from mallorn.core.values.access_control import ApiKey, AuditEntry
 from mallorn.db.repositories.access_control import Audit, NewAuditEntry
 from mallorn.db.session import Database
-from mallorn.services.coordinator.web.app_context import PartsDep
+from mallorn.services.coordinator.web.app_parts import PartsDep
 from mallorn.services.coordinator.web.authenticator import SAFE_METHODS, Caller
 from mallorn.services.coordinator.web.caller_dependencies import ADDITION, CallerDep, add_to_audit_entry
 from mallorn.services.coordinator.web.forwarded_headers import HttpMiddleware
@@ -96,5 +96,5 @@ def list_audit(
 class JobLogMiddleware(HttpMiddleware):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         match = JOB.search(scope["path"])
-        with log_context(**(match.groupdict() if match else {})):
+        with log_facts(**(match.groupdict() if match else {})):
             await self._app(scope, receive, send)

@@ -11,7 +11,7 @@ from fastapi.security.utils import get_authorization_scheme_param
 from mallorn.core.api_keys import Scope
 from mallorn.core.errors import NotFound
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.services.coordinator.web.app_context import AppContext, PartsDep
+from mallorn.services.coordinator.web.app_parts import AppParts, PartsDep
 from mallorn.services.coordinator.web.authenticator import SCOPES, Caller, CredentialRefused, Credentials
 
 COOKIE: Final = "mallorn_session"
@@ -47,7 +47,7 @@ def add_to_audit_entry(request: Request, owner: str, detail: str, key_id: str = 
     setattr(request.state, ADDITION, (owner, detail, key_id))
 
 
-def authenticate_request(parts: AppContext, request: Request) -> Caller:
+def authenticate_request(parts: AppParts, request: Request) -> Caller:
     """Authenticate the caller of a request, and count the request once for the rate limit.
 
     Raises Unauthorized if no valid credentials are given, TooMany above the rate limit.

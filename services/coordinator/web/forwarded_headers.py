@@ -9,7 +9,7 @@ from typing import Final
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mallorn.core.log_setup import add_to_log_context
+from mallorn.core.log_setup import add_log_facts
 
 REQUEST_ID: Final = "X-Request-ID"
 _WELL_FORMED: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -43,7 +43,7 @@ class RequestIds(HttpMiddleware):
         given_id = Headers(scope=scope).get(REQUEST_ID, "")
         current_id = given_id if _WELL_FORMED.fullmatch(given_id) else token_hex(8)
         request_id.set(current_id)
-        add_to_log_context(request=current_id)
+        add_log_facts(request=current_id)
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mallorn.core.errors import HeadTooLarge, MallornError, TooLarge, TooSlow, Unavailable
 from mallorn.core.version import API
-from mallorn.services.coordinator.web.app_context import AppContext, get_parts
+from mallorn.services.coordinator.web.app_parts import AppParts, get_parts
 from mallorn.services.coordinator.web.authenticator import SCOPES
 from mallorn.services.coordinator.web.caller_dependencies import authenticate_request, get_caller
 from mallorn.services.coordinator.web.error_responses import BodyRefused, error_response
@@ -163,7 +163,7 @@ class StreamAdmission(HttpMiddleware):
     The others wait. A caller without a valid key gets no stream.
     """
 
-    def __init__(self, app: ASGIApp, parts: AppContext) -> None:
+    def __init__(self, app: ASGIApp, parts: AppParts) -> None:
         super().__init__(app)
         self._parts = parts
         self._starting = Semaphore(AT_ONCE)

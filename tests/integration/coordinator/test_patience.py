@@ -8,7 +8,7 @@ from mallorn.core.values.dataset import DatasetStats
 from mallorn.core.values.fleet import Withdrawn
 from mallorn.db.repositories.dataset_statistics import Statistics
 from mallorn.db.repositories.withdraw_measurements import Withdrawals
-from mallorn.services.coordinator.web import app_context
+from mallorn.services.coordinator.web import app_parts
 from tests.fixtures.coordinator import Start
 
 pytestmark = [
@@ -38,7 +38,7 @@ def takes_long(session: Session) -> None:
 def test_a_device_is_withdrawn_however_long_it_takes(
     start: Start, monkeypatch: pytest.MonkeyPatch, dry_run: bool
 ) -> None:
-    monkeypatch.setattr(app_context, "ANSWER_SEC", 0.2)
+    monkeypatch.setattr(app_parts, "ANSWER_SEC", 0.2)
     for name in ("withdraw", "count"):
         monkeypatch.setattr(Withdrawals, name, lambda found, *_: takes_long(found.session) or NOTHING)
     answer = start().http.post("/devices/liar/withdraw", json={"dry_run": dry_run})
@@ -46,7 +46,7 @@ def test_a_device_is_withdrawn_however_long_it_takes(
 
 
 def test_statistics_are_told_however_long_it_takes(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app_context, "ANSWER_SEC", 0.2)
+    monkeypatch.setattr(app_parts, "ANSWER_SEC", 0.2)
     monkeypatch.setattr(Statistics, "of", lambda found, _owner: takes_long(found.session) or EMPTY)
     answer = start().http.get("/dataset/stats")
     assert answer.status_code == 200, answer.text

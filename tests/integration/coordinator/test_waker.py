@@ -11,7 +11,7 @@ from celery import Celery
 
 from mallorn.core import queues
 from mallorn.core.errors import Unavailable
-from mallorn.services.coordinator.web.app_context import Waker
+from mallorn.services.coordinator.web.app_parts import Waker
 from mallorn.stack.readiness_probes import make_redis_probe
 from mallorn.stack.valkey import broker_url, valkey_command
 from tests.fixtures.coordinator import Start

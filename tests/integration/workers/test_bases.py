@@ -17,7 +17,7 @@ from mallorn.research.costmodels.residual import Residual
 from mallorn.research.pretraining.pretrain import pretrain
 from mallorn.research.pretraining.training_data import TrainingData
 from mallorn.searchers.base import searcher_of
-from mallorn.workers.round.round_context import load_round
+from mallorn.workers.round.loaded_round import load_round
 from mallorn.workers.round.select_cost_model import model_of
 from mallorn.workers.round.train_cost_model import train
 from tests.fixtures.workshop import TARGET

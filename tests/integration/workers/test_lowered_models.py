@@ -13,8 +13,8 @@ from mallorn.costmodels.random import RandomModel
 from mallorn.costmodels.views import STATEMENTS
 from mallorn.searchers.base import DEFAULT
 from mallorn.workers.round.feature_lookup import FeatureLookup
+from mallorn.workers.round.loaded_round import load_round
 from mallorn.workers.round.propose import WIDER, WIDER_ON_GPU, propose
-from mallorn.workers.round.round_context import load_round
 from mallorn.workers.round.train_cost_model import train
 from tests.fixtures.workshop import MadeUpCompiler
 

@@ -31,8 +31,8 @@ from mallorn.workers import celery_tasks as tasks
 from mallorn.workers.process.lease_renewal import LeaseKeeper
 from mallorn.workers.round.batch_commits import BATCH, Commits
 from mallorn.workers.round.feature_lookup import FeatureLookup
+from mallorn.workers.round.loaded_round import load_round
 from mallorn.workers.round.propose import propose
-from mallorn.workers.round.round_context import load_round
 from mallorn.workers.subprocesses.errors import ChildCrashed
 from mallorn.workers.subprocesses.shutdown import STOP
 

@@ -18,8 +18,8 @@ from mallorn.db.tables import StageRun
 from mallorn.workers.measure.tvm_space import TvmSpace
 from mallorn.workers.round import train_cost_model
 from mallorn.workers.round.feature_lookup import FeatureLookup
+from mallorn.workers.round.loaded_round import load_round
 from mallorn.workers.round.propose import propose
-from mallorn.workers.round.round_context import load_round
 from mallorn.workers.round.train_cost_model import FIRST_ROWS, train
 
 FAMILY = "operator:matmul"

@@ -13,7 +13,7 @@ from mallorn.db.bundled.load_bundled import FOLDER, read_bases_list
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.tables import Job
 from mallorn.workers.host import code_digest
-from mallorn.workers.round.round_context import load_round
+from mallorn.workers.round.loaded_round import load_round
 from mallorn.workers.round.select_cost_model import current_feature_view, reads_current_view
 from mallorn.workers.round.train_cost_model import train
 from tests.integration.workers.test_bases import active, add_base

@@ -6,7 +6,7 @@ from sqlalchemy.pool import QueuePool
 
 from mallorn.core.settings import Settings
 from mallorn.db.session import Database
-from mallorn.services.coordinator.web.app_context import AppContext
+from mallorn.services.coordinator.web.app_parts import AppParts
 
 RUNBOOK = Path(__file__).parents[3] / "docs" / "runbook.md"
 
@@ -22,7 +22,7 @@ def test_the_runbook_says_how_many_connections_a_process_opens_at_most(tmp_path:
     settings = Settings(
         database_url="postgresql://nobody@127.0.0.1:1/none", redis_url="memory://", data_dir=tmp_path
     )
-    parts = AppContext.from_settings(settings)
+    parts = AppParts.from_settings(settings)
     other = Database(settings.database_url)
     coordinator = most_connections(parts.database) + most_connections(parts.patient)
     said = f"A coordinator has at most {coordinator} connections, another process {most_connections(other)}."

@@ -13,7 +13,7 @@ from mallorn.db.repositories.control_loop_ticks import LoopTicks
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.session import Database
 from mallorn.db.tables import Tick
-from mallorn.services.coordinator.web.app_context import Waker
+from mallorn.services.coordinator.web.app_parts import Waker
 from tests.fixtures.coordinator import Coordinator, Start
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -7,7 +7,7 @@ import pytest
 
 from mallorn.core.log_setup import JsonLines
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.services.coordinator.web.app_context import Waker
+from mallorn.services.coordinator.web.app_parts import Waker
 from tests.fixtures.coordinator import Coordinator
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from mallorn.core.errors import LeaseLost, StorageFull, Unavailable
-from mallorn.core.log_setup import TextLines, log_context
+from mallorn.core.log_setup import TextLines, log_facts
 from mallorn.workers.process.lease_renewal import LeaseKeeper
 from mallorn.workers.subprocesses.shutdown import Shutdown, ShutdownRequested
 from tests.fixtures.waiting import wait_for
@@ -78,7 +78,7 @@ def test_its_thread_logs_what_the_lease_is_about(caplog: pytest.LogCaptureFixtur
     kept = Kept()
     logging.getLogger("mallorn.workers.process.lease_renewal").addHandler(kept)
     try:
-        with log_context(job="1f", round=7):
+        with log_facts(job="1f", round=7):
             hold(Renewals(Unavailable("no database"), True), 2)
     finally:
         logging.getLogger("mallorn.workers.process.lease_renewal").removeHandler(kept)

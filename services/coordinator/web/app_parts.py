@@ -72,7 +72,7 @@ PATIENT_SEC: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class AppContext:
+class AppParts:
     """Resources shared by all routes. None of them connects before its first use."""
 
     settings: Settings
@@ -109,9 +109,9 @@ class AppContext:
         self.patient.dispose()
 
 
-def get_parts(request: Request) -> AppContext:
-    parts: AppContext = request.app.state.parts
+def get_parts(request: Request) -> AppParts:
+    parts: AppParts = request.app.state.parts
     return parts
 
 
-PartsDep = Annotated[AppContext, Depends(get_parts)]
+PartsDep = Annotated[AppParts, Depends(get_parts)]

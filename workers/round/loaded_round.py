@@ -30,7 +30,7 @@ from mallorn.workers.round.select_cost_model import create_unfitted_model, model
 
 
 @dataclass(frozen=True, slots=True)
-class RoundContext:
+class LoadedRound:
     """A round and all inputs from which its candidates are proposed."""
 
     row: Round
@@ -65,7 +65,7 @@ class RoundContext:
         return min((time for trial in self.history if (time := trial.time_us) is not None), default=None)
 
 
-def load_round(session: Session, round_id: int) -> RoundContext:
+def load_round(session: Session, round_id: int) -> LoadedRound:
     row = Rounds(session).get(round_id)
     job = Jobs(session).get(row.job_id, None)
     task = Tasks(session).get(row.task_id)
@@ -81,7 +81,7 @@ def load_round(session: Session, round_id: int) -> RoundContext:
     history = Trials(session, job).history(
         row.workload_id, row.target_id, row.seen_upto, job.context_id or 0, limits_of(options)
     )
-    return RoundContext(
+    return LoadedRound(
         row=row,
         task_index=task.index,
         task_name=task.name,
