@@ -196,7 +196,7 @@ def _groupings(arenas: Sequence[RecordedArena], seeds: int) -> Iterator[tuple[st
         found = defaultdict[str, list[list[float]]](list)
         for seed in range(seeds):
             searchers = [STANDARD.searcher() for _ in arenas]
-            curves = play_together(arenas, grouping, searchers, make_model, batch=BATCH, seed=seed)
+            curves = play_together(arenas, grouping, searchers, make_model, round_size=BATCH, seed=seed)
             for arena, curve in zip(arenas, curves, strict=True):
                 found[arena.name].append(curve)
         yield "families", grouping, found
@@ -232,7 +232,7 @@ def _job_curves(arenas: Sequence[RecordedArena], seed: int) -> ModelCurves:
     for arena in arenas:
         searcher, model = STANDARD.searcher(), STANDARD.make_model()
         count = len(arena.recorded.candidates)
-        played = play(arena, searcher, model, trials=count, batch=BATCH, seed=seed).trials
+        played = play(arena, searcher, model, trials=count, round_size=BATCH, seed=seed).trials
         task, weight = arena.recorded.task, max(1, round(slowest_us / arena.optimum_us))
         times = tuple(trial.latency_us for trial in played)
         seconds = (1.0,) * len(times)

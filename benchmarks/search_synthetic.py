@@ -34,7 +34,9 @@ def ratios(
     """Return best found / optimum for every space and seed."""
     return [
         best_us(
-            simulate(space, resolve("search", search)(), make_model, trials=trials, batch=ROUND, seed=seed)
+            simulate(
+                space, resolve("search", search)(), make_model, trials=trials, round_size=ROUND, seed=seed
+            )
         )
         / space.optimum_us
         for space in spaces

@@ -67,7 +67,7 @@ def generate(
         names = ", ".join(task_kind.name for task_kind in kinds)
         raise InvalidRequest(f"the rules have no task kind {unknown[0]!r}", hint=f"known: {names}")
     random_tasks = draw([task_kind for task_kind in kinds if not kind or task_kind.name in kind], tasks, seed)
-    batches = [random_tasks[start : start + per_job] for start in range(0, len(random_tasks), per_job)]
+    groups = [random_tasks[start : start + per_job] for start in range(0, len(random_tasks), per_job)]
     if dry_run:
         listed_tasks = [
             {
@@ -76,8 +76,8 @@ def generate(
                 "shape": " ".join(f"{name}={size}" for name, size in task.shape),
                 "candidates": candidates,
             }
-            for number, batch in enumerate(batches)
-            for task in batch
+            for number, group in enumerate(groups)
+            for task in group
         ]
         print_rows(listed_tasks, TASK_COLUMNS, as_json, "")
         return
@@ -87,8 +87,8 @@ def generate(
     with interrupt_on_signals(), connected_stack(*place) as stack:
         wait_for_device(stack)
         jobs: list[Job] = []
-        for number, batch in enumerate(batches):
-            jobs += _submit(stack, batch, number, shares, target, seed)
+        for number, group in enumerate(groups):
+            jobs += _submit(stack, group, number, shares, target, seed)
         rows = [
             {
                 "id": status.id,
@@ -111,7 +111,7 @@ def generate(
 
 
 def _submit(
-    stack: Connected, batch: "Sequence[Drawn]", number: int, shares: Mapping[str, int], target: str, seed: int
+    stack: Connected, group: "Sequence[Drawn]", number: int, shares: Mapping[str, int], target: str, seed: int
 ) -> list[Job]:
     """Submit a network of the tasks as one job per searcher; they share measurements."""
     from mallorn.research.generate.task_rule_file import network_name
@@ -120,13 +120,13 @@ def _submit(
     name = network_name(seed, number)
     with TemporaryDirectory(prefix="mallorn-generate-") as scratch:
         file = Path(scratch, f"{name}.onnx")
-        file.write_bytes(network(batch).SerializeToString(deterministic=True))
+        file.write_bytes(network(group).SerializeToString(deterministic=True))
         model_id = stack.api.upload(file).id
     return [
         stack.api.submit(
             model_id,
             target,
-            share * len(batch),
+            share * len(group),
             None,
             seed,
             name,
@@ -134,7 +134,7 @@ def _submit(
             search=search,
             task_trials=share,
             policy="round-robin",
-            only=only_patterns(batch),
+            only=only_patterns(group),
         )
         for search, share in shares.items()
         if share

@@ -32,7 +32,7 @@ class Searcher(ABC):
       anywhere.
     - It returns at most `count` distinct, valid candidates that are not in `history`; fewer
       only if the space has no more.
-    - Its only constructor argument is a BatchSampler, for searchers that choose from a pool.
+    - Its only constructor argument is a Sampler, for searchers that choose from a pool.
     - Without a model (in the first round) it proposes the space's defaults first.
     - If `compiles` is True, it may call models that read lowered programs, for at most a
       few hundred candidates. Other searchers get a model of decisions instead; then the

@@ -11,7 +11,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.costmodels.base import Column, Prediction
 from mallorn.costmodels.labels import UNINFORMATIVE
 from mallorn.searchers.base import Trial
-from mallorn.searchers.batch_sampler import ScoredPool
+from mallorn.searchers.sampler import ScoredPool
 from mallorn.searchers.space import Matrix, Space
 
 if TYPE_CHECKING:

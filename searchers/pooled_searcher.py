@@ -1,4 +1,4 @@
-"""Base class of searchers that collect scored candidates and let a BatchSampler choose."""
+"""Base class of searchers that collect scored candidates and let a Sampler choose."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -10,15 +10,15 @@ import numpy as np
 from mallorn.costmodels.base import FAILED_LABEL, CostModel, Indices, Prediction
 from mallorn.costmodels.views import DECISIONS
 from mallorn.searchers.base import SYNTHESIS, Proposal
-from mallorn.searchers.batch_sampler import BatchSampler, ScoredPool, Synthesiser
-from mallorn.searchers.batch_searcher import BatchSearcher, Request
 from mallorn.searchers.bounded_trial_history import fastest
 from mallorn.searchers.failure_and_build_time_penalty import penalise_failures
-from mallorn.searchers.fill_batch import Filter
+from mallorn.searchers.fill_round import Filter
+from mallorn.searchers.filling_searcher import FillingSearcher, Request
+from mallorn.searchers.sampler import Sampler, ScoredPool, Synthesiser
 from mallorn.searchers.space import Candidate, Space
 
 
-class TopK(BatchSampler):
+class TopK(Sampler):
     """Takes candidates of highest score, but a share `epsilon` at random from the others."""
 
     def __init__(self, epsilon: float = 0.05, *, optimism: float = 0.5) -> None:
@@ -31,8 +31,8 @@ class TopK(BatchSampler):
         return np.concatenate([best, rng.permutation(remaining)[:explored]]).astype(np.int64)
 
 
-class Contextual(BatchSampler):
-    """Takes a batch as TopK does, with more random candidates if the model is uncertain.
+class Contextual(Sampler):
+    """Chooses as TopK does, with more random candidates if the model is uncertain.
 
     exp(score) is the speed relative to the task's best; multiplied by the score's
     deviation, it is the uncertainty of that speed. The random share is its mean over the
@@ -56,8 +56,8 @@ BESIDE: Final = 128  # fastest measured candidates that a Synthesiser gets
 
 
 @dataclass(eq=False)
-class PooledSearcher(BatchSearcher):
-    """A BatchSearcher whose sampler chooses from a pool of candidates that subclasses fill.
+class PooledSearcher(FillingSearcher):
+    """A FillingSearcher whose sampler chooses from a pool of candidates that subclasses fill.
     Only chosen candidates are checked for validity. Candidates that resemble earlier
     failures are chosen less often."""
 

@@ -18,7 +18,7 @@ def simulate(
     make_model: Callable[[], CostModel] | None,
     *,
     trials: int,
-    batch: int,
+    round_size: int,
     seed: int,
 ) -> list[Trial]:
     """Propose, measure and refit until `trials` are measured, or no candidates are left."""
@@ -26,7 +26,7 @@ def simulate(
     while len(history) < trials:
         model = fit_on_history(space, history, make_model, seed) if make_model and history else None
         rng = np.random.default_rng([seed, len(history)])
-        proposals = searcher.propose(space, history, model, min(batch, trials - len(history)), rng)
+        proposals = searcher.propose(space, history, model, min(round_size, trials - len(history)), rng)
         if not proposals:
             break
         history += [replace(space.measure(p.candidate), origin=p.origin) for p in proposals]

@@ -140,7 +140,7 @@ def _commit(session: Session, met: Met) -> None:
         for slot in range(4)
     ]
     token: Any = getattr(hold, "token", hold.attempt)  # the version before asks for the attempt
-    Measurements(session).add_batch(met.round.id, token, rows)
+    Measurements(session).add_trials(met.round.id, token, rows)
 
 
 def _expire(session: Session, job_id: str) -> None:

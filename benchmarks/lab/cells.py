@@ -54,7 +54,7 @@ def run(arena: Arena, cell: Cell, batch: int = BATCH) -> Finished:
         raise TvmLoaded
     chosen = cell.combination
     done = play(
-        arena, chosen.searcher(), chosen.make_model(), trials=cell.trials, batch=batch, seed=cell.seed
+        arena, chosen.searcher(), chosen.make_model(), trials=cell.trials, round_size=batch, seed=cell.seed
     )
     if "tvm" in sys.modules:
         raise TvmLoaded

@@ -15,9 +15,9 @@ from mallorn.costmodels.base import CostModel
 from mallorn.research.replay.recorded_task import RecordedTask
 from mallorn.research.searchers.decision_vector_encoding import Points, genes_of
 from mallorn.searchers.base import DEFAULT, RANDOM, Proposal, Searcher, Trial, proposal_method_of
-from mallorn.searchers.batch_searcher import Request
 from mallorn.searchers.decision_features import decision_rows, places_by_sketch
 from mallorn.searchers.decision_space import DecisionSpace
+from mallorn.searchers.filling_searcher import Request
 from mallorn.searchers.simulate_search import fit_on_history
 from mallorn.searchers.space import Candidate, Sketch, Space
 
@@ -279,7 +279,7 @@ class PlayedSearch:
 
 
 def play(
-    arena: Arena, searcher: Searcher, make_model: MakeModel | None, *, trials: int, batch: int, seed: int
+    arena: Arena, searcher: Searcher, make_model: MakeModel | None, *, trials: int, round_size: int, seed: int
 ) -> PlayedSearch:
     """Run a search: fit, propose, measure, until `trials` are done or none is proposed."""
     history: list[Trial] = []
@@ -289,7 +289,7 @@ def play(
         model = fit_on_history(arena.space, history, make_model, seed) if make_model and history else None
         fit_end = perf_counter()
         rng = np.random.default_rng([seed, len(history)])
-        request = Request(arena.space, history, model, min(batch, trials - len(history)), rng)
+        request = Request(arena.space, history, model, min(round_size, trials - len(history)), rng)
         proposals = arena.propose(searcher, request)
         fit_sec += fit_end - start
         propose_sec += perf_counter() - fit_end

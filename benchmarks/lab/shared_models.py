@@ -10,7 +10,7 @@ from mallorn.core.registry import resolve
 from mallorn.costmodels.base import CostModel
 from mallorn.costmodels.labels import labels
 from mallorn.searchers.base import Searcher, Trial
-from mallorn.searchers.batch_searcher import Request
+from mallorn.searchers.filling_searcher import Request
 from mallorn.services.planner.families.base import Families, Member
 
 Histories = list[list[Trial]]
@@ -22,7 +22,7 @@ def play_together(
     searchers: Sequence[Searcher],
     make_model: MakeModel,
     *,
-    batch: int,
+    round_size: int,
     seed: int,
 ) -> list[list[float]]:
     """Return each task's best time after each trial over its optimum; tasks take rounds in turn."""
@@ -39,7 +39,7 @@ def play_together(
             peers = [i for i in range(len(arenas)) if family_of[i] == family_of[index]]
             model = _fit([arenas[i] for i in peers], [histories[i] for i in peers], make_model, seed)
             rng = np.random.default_rng([seed, index, len(history)])
-            request = Request(arena.space, history, model, batch, rng)
+            request = Request(arena.space, history, model, round_size, rng)
             proposals = arena.propose(searchers[index], request)
             history += [replace(arena.measure(each.candidate), origin=each.origin) for each in proposals]
             if not proposals or len(history) >= len(arena.recorded.candidates):

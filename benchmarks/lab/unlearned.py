@@ -18,7 +18,7 @@ from mallorn.research.searchers.ppo import Ppo
 from mallorn.research.searchers.qlearning import QLearning
 from mallorn.research.searchers.sample_decision_model import Generator
 from mallorn.searchers.algorithms.reinforce import Reinforce
-from mallorn.searchers.batch_sampler import BatchSampler, ScoredPool
+from mallorn.searchers.sampler import Sampler, ScoredPool
 
 
 @dataclass(eq=False, kw_only=True)
@@ -77,7 +77,7 @@ class GeneratorUnlearned(Generator):
     learning: bool = False
 
 
-class Medoids(BatchSampler):
+class Medoids(Sampler):
     """`clustered` without synthesis: it does not see what was measured."""
 
     def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -83,7 +83,7 @@ class Bench:
             time.sleep(self.period_sec / 4)
             with self.database.transaction() as session:
                 rows = [_trial(slot, sketch, context) for slot in range(first, first + BATCH)]
-                Measurements(session).add_batch(row.id, hold.token, rows)
+                Measurements(session).add_trials(row.id, hold.token, rows)
                 # The best that it tells is the moment of telling: whoever reads it knows how long it took.
                 told = MeasuredEvent(**named, trials=BATCH, failures=0, best_us=time.time())
                 Events(session).append(job_id, told)

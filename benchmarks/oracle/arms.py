@@ -11,7 +11,7 @@ from mallorn.core.values.trial import Trial
 from mallorn.costmodels.base import CostModel
 from mallorn.costmodels.labels import is_informative, labels
 from mallorn.searchers.base import DEFAULT, Proposal, Searcher, prefix_origin
-from mallorn.searchers.fill_batch import Filter, propose_first_valid, random_fill
+from mallorn.searchers.fill_round import Filter, propose_first_valid, random_fill
 from mallorn.searchers.space import Space
 
 BATCH = 16

@@ -44,7 +44,7 @@ class NewMeasurement:
 class Measurements(Repository):
     """The dataset's rows. None is ever deleted; times may become upper bounds later."""
 
-    def add_batch(self, round_id: int, token: Token, rows: Sequence[NewMeasurement]) -> int:
+    def add_trials(self, round_id: int, token: Token, rows: Sequence[NewMeasurement]) -> int:
         """Store trials of a round, one per slot, and return how many were new.
 
         Raises LeaseLost if `token` no longer holds the round, so that a worker that lost

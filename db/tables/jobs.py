@@ -135,7 +135,7 @@ class Task(Base):
 
 
 class Round(Base):
-    """A batch of candidates of one task, planned by the bandit and leased by one worker.
+    """Candidates of one task, planned by the bandit and leased by one worker.
 
     Its proposals are a pure function of `seed`, `cost_model_id` and the workload's measurements up
     to `seen_upto`. LeaseRow names the round's holder; results of an older attempt are rejected.

@@ -138,7 +138,7 @@ VIRTUAL_DEVICES: Final = frozenset({"replay", "simulated"})
 #: Base class that a user's own class must have, by seam. WORDS names the seams in messages.
 CONTRACTS: Final = {
     "search": "mallorn.searchers.base:Searcher",
-    "sampler": "mallorn.searchers.batch_sampler:BatchSampler",
+    "sampler": "mallorn.searchers.sampler:Sampler",
     "cost_model": "mallorn.costmodels.base:CostModel",
     "stopping": "mallorn.workers.measure.stopping:StoppingRule",
     "measurer": "mallorn.workers.measure.measurer_interface:Measurer",
@@ -147,7 +147,7 @@ CONTRACTS: Final = {
 }
 WORDS: Final = {
     "search": "searcher",
-    "sampler": "batch sampler",
+    "sampler": "sampler",
     "cost_model": "cost model",
     "stopping": "stopping rule",
     "measurer": "measurer",

@@ -13,7 +13,7 @@ import numpy as np
 
 from mallorn.costmodels.base import Indices
 from mallorn.research.searchers.feature_scaling import Points, squared_distances, standardize_features
-from mallorn.searchers.batch_sampler import ScoredPool, Synthesiser
+from mallorn.searchers.sampler import ScoredPool, Synthesiser
 from mallorn.searchers.space import Candidate, Sketch, Space
 
 STEPS: Final = 12

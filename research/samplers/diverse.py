@@ -4,10 +4,10 @@ import numpy as np
 
 from mallorn.costmodels.base import Indices
 from mallorn.research.searchers.feature_scaling import squared_distances, standardize_features
-from mallorn.searchers.batch_sampler import BatchSampler, ScoredPool
+from mallorn.searchers.sampler import Sampler, ScoredPool
 
 
-class Diverse(BatchSampler):
+class Diverse(Sampler):
     """Takes, one by one, the candidate that most increases a determinant, which measures
     score and distance. The kernel is quality x similarity x quality; `weight` balances
     score against distance."""

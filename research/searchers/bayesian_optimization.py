@@ -13,10 +13,10 @@ from mallorn.costmodels.base import Column
 from mallorn.research.searchers.feature_scaling import Points, squared_distances, standardize_features
 from mallorn.searchers.algorithms.arm_credit import compute_arm_credit
 from mallorn.searchers.base import Proposal, Trial, proposal_method_of
-from mallorn.searchers.batch_searcher import BatchSearcher, Request
 from mallorn.searchers.bounded_trial_history import fastest
 from mallorn.searchers.failure_and_build_time_penalty import penalise_failures
-from mallorn.searchers.fill_batch import Filter
+from mallorn.searchers.fill_round import Filter
+from mallorn.searchers.filling_searcher import FillingSearcher, Request
 from mallorn.searchers.pooled_searcher import score
 
 LENGTHS: Final = (0.5, 1.0, 2.0, 4.0)
@@ -119,7 +119,7 @@ FEWEST: Final = 8  # timed trials that a fit needs
 
 
 @dataclass(eq=False, kw_only=True)
-class BayesianOptimisation(BatchSearcher):
+class BayesianOptimisation(FillingSearcher):
     """Divides a batch among three acquisition functions by their credit for earlier trials.
 
     The pool has mutants of the best candidates and random ones; a cost model, if there is

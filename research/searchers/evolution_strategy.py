@@ -10,9 +10,9 @@ from mallorn.costmodels.base import Column
 from mallorn.costmodels.views import VIEWS
 from mallorn.research.searchers.decision_vector_encoding import Genes, Points, genes_of
 from mallorn.searchers.base import RANDOM
-from mallorn.searchers.batch_searcher import Request
 from mallorn.searchers.bounded_trial_history import fastest
 from mallorn.searchers.decision_features import decision_rows, places_by_sketch
+from mallorn.searchers.filling_searcher import Request
 from mallorn.searchers.pooled_searcher import PooledSearcher, score
 from mallorn.searchers.space import Candidate, Space
 

@@ -9,9 +9,9 @@ from mallorn.costmodels.base import Column
 from mallorn.research.searchers.decision_vector_encoding import Points, genes_of
 from mallorn.research.searchers.feature_scaling import squared_distances
 from mallorn.searchers.base import WALK
-from mallorn.searchers.batch_searcher import Request
 from mallorn.searchers.bounded_trial_history import TimedCandidates, fastest
 from mallorn.searchers.decision_features import decision_rows, places_by_sketch
+from mallorn.searchers.filling_searcher import Request
 from mallorn.searchers.pooled_searcher import PooledSearcher, score
 from mallorn.searchers.roller.rank_candidates import log_slowdowns
 from mallorn.searchers.space import Candidate, Space

@@ -31,7 +31,7 @@ class ArmCredit:
         return np.asarray(self.mean + exploration * doubt)
 
     def shares(self, exploration: float, temperature: float, floor: float) -> Column:
-        """Return each arm's share of a batch, at least `floor`; the shares sum to 1."""
+        """Return each arm's share of a round, at least `floor`; the shares sum to 1."""
         hope = self.upper_confidence_bounds(exploration)
         weight = np.exp((hope - hope.max()) / temperature)
         return np.asarray(floor + (1.0 - floor * len(hope)) * weight / weight.sum())

@@ -10,8 +10,8 @@ from mallorn.core.registry import resolve
 from mallorn.costmodels.base import CostModel, Indices
 from mallorn.searchers.algorithms.arm_credit import compute_arm_credit
 from mallorn.searchers.base import Proposal, Searcher, Trial, prefix_origin, searcher_of
-from mallorn.searchers.batch_sampler import BatchSampler
-from mallorn.searchers.fill_batch import Filter, as_pending_trials, propose_defaults, random_fill
+from mallorn.searchers.fill_round import Filter, as_pending_trials, propose_defaults, random_fill
+from mallorn.searchers.sampler import Sampler
 from mallorn.searchers.space import Space
 
 ARMS: Final = ("evolutionary", "ga", "sa", "roller", "random")
@@ -23,11 +23,11 @@ class Portfolio(Searcher):
     """A bandit over searchers. It keeps no state: trials in the history name their searcher.
 
     A trial's credit is its rank among neighbouring trials, plus a bonus for a new best;
-    older trials count less. Searchers share a batch by a softmax of the upper bounds of
+    older trials count less. Searchers share a round by a softmax of the upper bounds of
     their credit, with a minimum, so that one that is only useful later is still tried.
     """
 
-    sampler: BatchSampler | None = None
+    sampler: Sampler | None = None
     _: KW_ONLY
     arms: Sequence[str] = ARMS
     exploration: float = 0.15
@@ -43,19 +43,19 @@ class Portfolio(Searcher):
         rng: np.random.Generator,
     ) -> list[Proposal]:
         candidate_filter = Filter(space, history)
-        batch = propose_defaults(space, history, candidate_filter, count)
-        sizes = self.divide_batch(history, count - len(batch), rng)
+        chosen = propose_defaults(space, history, candidate_filter, count)
+        sizes = self.divide_round(history, count - len(chosen), rng)
         for arm in np.argsort(-sizes, kind="stable"):
             if sizes[arm]:
                 searcher: Searcher = resolve("search", self.arms[arm])(self.sampler)
-                trials = [*history, *as_pending_trials(batch)]
+                trials = [*history, *as_pending_trials(chosen)]
                 proposals = searcher.propose(space, trials, model, int(sizes[arm]), rng)
-                batch += [prefix_origin(proposal, self.arms[arm]) for proposal in proposals]
-        candidate_filter.exclude(proposal.candidate for proposal in batch)
-        batch += random_fill(space, candidate_filter, count - len(batch), rng)
-        return [prefix_origin(proposal, NAME) for proposal in batch]
+                chosen += [prefix_origin(proposal, self.arms[arm]) for proposal in proposals]
+        candidate_filter.exclude(proposal.candidate for proposal in chosen)
+        chosen += random_fill(space, candidate_filter, count - len(chosen), rng)
+        return [prefix_origin(proposal, NAME) for proposal in chosen]
 
-    def divide_batch(self, history: Sequence[Trial], count: int, rng: np.random.Generator) -> Indices:
+    def divide_round(self, history: Sequence[Trial], count: int, rng: np.random.Generator) -> Indices:
         """Return each searcher's number of candidates: its share, randomly rounded."""
         credits = compute_arm_credit(history, self.arms, searcher_of)
         exact_sizes = count * credits.shares(self.exploration, self.temperature, self.floor)

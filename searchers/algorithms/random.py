@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 
 from mallorn.searchers.base import Proposal
-from mallorn.searchers.batch_searcher import BatchSearcher, Request
-from mallorn.searchers.fill_batch import Filter
+from mallorn.searchers.fill_round import Filter
+from mallorn.searchers.filling_searcher import FillingSearcher, Request
 
 
 @dataclass(eq=False)
-class RandomSearch(BatchSearcher):
+class RandomSearch(FillingSearcher):
     """Proposes the defaults, then random candidates; ignores measurements and model."""
 
-    random_share: float = 0.0  # the base class fills the batch with random candidates anyway
+    random_share: float = 0.0  # the base class fills the round with random candidates anyway
 
     def choose(self, request: Request, candidate_filter: Filter) -> list[Proposal]:
         return []

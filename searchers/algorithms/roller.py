@@ -4,22 +4,22 @@ from dataclasses import dataclass
 from typing import Final
 
 from mallorn.searchers.base import MUTATION, Proposal
-from mallorn.searchers.batch_searcher import BatchSearcher, Request
 from mallorn.searchers.bounded_trial_history import fastest
-from mallorn.searchers.fill_batch import Filter, propose_first_valid
+from mallorn.searchers.fill_round import Filter, propose_first_valid
+from mallorn.searchers.filling_searcher import FillingSearcher, Request
 from mallorn.searchers.roller.rank_candidates import ranked
 from mallorn.searchers.space import Candidate
 
 RANKED: Final = "ranked"
-BESIDE: Final = 0.25  # share of neighbours in a batch, if there are measurements
+BESIDE: Final = 0.25  # share of neighbours in a round, if there are measurements
 _ELITE: Final = 8
 _SPARE: Final = 2  # ranked candidates per proposal, because some are invalid
 
 
 @dataclass(eq=False, kw_only=True)
-class Roller(BatchSearcher):
+class Roller(FillingSearcher):
     """Proposes candidates in order of their estimated time, without a cost model. Once
-    there are measurements, a quarter of each batch are mutants of the fastest."""
+    there are measurements, a quarter of each round are mutants of the fastest."""
 
     random_share: float = 0.0
 

@@ -12,9 +12,9 @@ import numpy as np
 from mallorn.costmodels.base import Column, CostModel, Groups, Indices, Matrix, Prediction, Vector
 from mallorn.costmodels.labels import bounded_sample, is_informative, labels
 from mallorn.searchers.base import DEFAULT, MEASURED, RANDOM, Proposal, Trial
-from mallorn.searchers.batch_searcher import Request
 from mallorn.searchers.decision_features import decision_rows, places_by_sketch
-from mallorn.searchers.fill_batch import Filter
+from mallorn.searchers.fill_round import Filter
+from mallorn.searchers.filling_searcher import Request
 from mallorn.searchers.learning.dense_network import multiply_in_blocks
 from mallorn.searchers.pooled_searcher import PooledSearcher, score
 from mallorn.searchers.space import Candidate, Sketch, Space

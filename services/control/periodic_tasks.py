@@ -84,7 +84,7 @@ def requeue_expired_leases(
     return messages
 
 
-# Small batches, so that no writer waits for a long deletion; the next follows in a minute.
+# Few rows at a time, so that no writer waits for a long deletion; the next follows in a minute.
 AT_A_TIME: Final = 20
 ENTRIES_AT_A_TIME: Final = 1000
 UNMEASURED_KEPT_DAYS: Final = 1.0  # a worker may still be at work for a job that was deleted

@@ -40,7 +40,7 @@ def get_job_report(parts: PartsDep, owner: OwnerDep, job_id: str) -> HTMLRespons
 def _rounds(parts: AppParts, owner: str, job: JobStatus) -> Iterator[RoundStatus]:
     cursor = None
     while True:
-        batch = list_rounds(parts, owner, job.id, None, RoundOrder.OLDEST, cursor, MAX_LIMIT)
-        yield from batch.items
-        if (cursor := batch.next_cursor) is None:
+        page = list_rounds(parts, owner, job.id, None, RoundOrder.OLDEST, cursor, MAX_LIMIT)
+        yield from page.items
+        if (cursor := page.next_cursor) is None:
             return

@@ -35,7 +35,7 @@ _NOISE: Final[Array] = np.exp(_LOG_NOISE)
 class CurvePrior:
     """Prior of a task's learning curve; latency, knot and power are logarithms."""
 
-    drop: float = 0.5  # of log latency, from the first random batch to the end
+    drop: float = 0.5  # of log latency, from the first random round to the end
     drop_sd: float = 0.9
     log_noise: float = -2.5  # spread of a round's best around the curve
     log_knot: float = 3.5

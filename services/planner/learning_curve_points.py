@@ -13,7 +13,7 @@ from mallorn.services.planner.planner_values import Point
 
 STANDARD_SIZE: Final = 16  # the size that curves refer to; others are converted by `draws_shift`
 WARM_TRIALS: Final = 64  # trials assumed behind a best known from elsewhere
-# The spread of a batch's candidates in log latency: the value of more draws in a round.
+# The spread of a round's candidates in log latency: the value of more draws in a round.
 BATCH_SPREAD: Final = 0.06
 NOISE: Final = 0.01  # how much two measurements of one program may differ
 MEMO: Final = 1 << 14

@@ -177,7 +177,7 @@ SMALLEST_SD: Final = 0.3
 # Assumed log distance of a memory-moving task below the job's average, if no other is known.
 MOVER_OFFSET: Final = -2.0
 MOVER_US: Final = 10.0
-# How many times slower than a first batch's best a default schedule is assumed to be.
+# How many times slower than a first round's best a default schedule is assumed to be.
 UNTUNED_FACTOR: Final = 4.0
 LEVEL_FREEDOM: Final = 5.0
 # Prior number of leaps.

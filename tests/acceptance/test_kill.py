@@ -9,7 +9,7 @@ import pytest
 
 from mallorn import Job
 from mallorn.workers.device.detect_host import available_cores
-from mallorn.workers.round.batch_commits import BATCH
+from mallorn.workers.round.commit_results import RESULTS_PER_COMMIT
 from tests.fixtures.service import (
     JOB_SEC,
     Service,
@@ -24,7 +24,7 @@ from tests.fixtures.service import (
 from tests.fixtures.waiting import wait_for
 
 # So many candidates may run a second time: what waits for its commit, and what was built side by side.
-UNCOMMITTED = BATCH + available_cores()
+UNCOMMITTED = RESULTS_PER_COMMIT + available_cores()
 TRIALS = 24
 LEASE_SEC = 15  # the work of a worker that was killed goes on so long after its last word
 # Others end a job early once they expect no more of it, which the jobs before may bring about.

@@ -27,7 +27,7 @@ def run_round(rows: OwnedRows, job_id: str, workload: str, latency_us: float) ->
     round_id = rows.write(lambda session: rows.add_round(session, workload, job_id))
     attempt = rows.write(lambda session: Rounds(session).claim(round_id, "w", 60).token)
     assert attempt is not None
-    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, [rows.ok(0, latency_us)]))
+    rows.write(lambda session: Measurements(session).add_trials(round_id, attempt, [rows.ok(0, latency_us)]))
     rows.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE))
 
 

@@ -26,7 +26,7 @@ def run_round(rows: OwnedRows, workload: str, latency_us: float, failures: int =
     found = [rows.ok(0, latency_us), *(rows.failed(slot) for slot in range(1, failures + 1))]
 
     def end(session: Session) -> None:
-        Measurements(session).add_batch(round_id, attempt, found)
+        Measurements(session).add_trials(round_id, attempt, found)
         Rounds(session).close(round_id, attempt, RoundState.DONE)
         Events(session).append(rows.job_id, RoundClosedEvent(round=0, task=0, name="w0"))
 

@@ -53,7 +53,7 @@ class Withheld(OwnedRows):
         hold = self.write(lambda session: Rounds(session).claim(round_id, "w", 60))
         assert hold is not None
         batch = [self.ok(0, latency_us)]
-        self.write(lambda session: Measurements(session).add_batch(round_id, hold.token, batch))
+        self.write(lambda session: Measurements(session).add_trials(round_id, hold.token, batch))
         self.write(lambda session: Rounds(session).close(round_id, hold.token, RoundState.DONE))
 
     def publish(self, latency_us: float) -> None:

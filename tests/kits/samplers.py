@@ -1,21 +1,21 @@
-"""The conformance kit of batch samplers."""
+"""The conformance kit of samplers."""
 
 import numpy as np
 import pytest
 
 from mallorn.costmodels.base import Prediction
-from mallorn.searchers.batch_sampler import BatchSampler, ScoredPool, Synthesiser
+from mallorn.searchers.sampler import Sampler, ScoredPool, Synthesiser
 from mallorn.searchers.synthetic_space import SyntheticSpace
 from mallorn.searchers.testing import assert_well_formed, generator
 
 SPACE = SyntheticSpace(64, 64, 64)
 
 
-class BatchSamplerTestCase:
+class SamplerTestCase:
     """Give the fixture `sampler`; the kit offers it pools of any size."""
 
     @pytest.fixture
-    def sampler(self) -> BatchSampler:
+    def sampler(self) -> Sampler:
         raise NotImplementedError
 
     @staticmethod
@@ -27,22 +27,22 @@ class BatchSamplerTestCase:
 
     @pytest.mark.parametrize(("size", "count"), [(0, 4), (1, 4), (50, 0), (50, 16), (50, 50), (50, 80)])
     def test_it_chooses_distinct_lines_as_many_as_there_are(
-        self, sampler: BatchSampler, size: int, count: int
+        self, sampler: Sampler, size: int, count: int
     ) -> None:
         chosen = sampler.choose(self.pool(size), count, generator(2)).tolist()
         assert len(chosen) == len(set(chosen)) == min(size, count)
         assert set(chosen) <= set(range(size))
 
-    def test_the_choice_is_a_pure_function_of_the_arguments(self, sampler: BatchSampler) -> None:
+    def test_the_choice_is_a_pure_function_of_the_arguments(self, sampler: Sampler) -> None:
         first = sampler.choose(self.pool(60), 16, generator(3))
         np.testing.assert_array_equal(sampler.choose(self.pool(60), 16, generator(3)), first)
 
 
-class SynthesiserTestCase(BatchSamplerTestCase):
-    """As BatchSamplerTestCase, whose checks hold too: give the fixture `sampler`."""
+class SynthesiserTestCase(SamplerTestCase):
+    """As SamplerTestCase, whose checks hold too: give the fixture `sampler`."""
 
     @pytest.fixture
-    def maker(self, sampler: BatchSampler) -> Synthesiser:
+    def maker(self, sampler: Sampler) -> Synthesiser:
         assert isinstance(sampler, Synthesiser)
         return sampler
 

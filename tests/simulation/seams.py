@@ -49,7 +49,7 @@ WAITING: Final = (
 )
 TIMED: Final = (
     "mallorn.workers.round.run.time",
-    "mallorn.workers.round.batch_commits.time",
+    "mallorn.workers.round.commit_results.time",
     "mallorn.workers.finish.run.time",
     "mallorn.workers.finish.decide_tasks.time",
     "mallorn.workers.process.time_slice.time",
@@ -206,7 +206,7 @@ def _extract(loom: Loom, benches: Benches) -> Any:
 def _witnesses(history: History) -> Iterator[Any]:
     """The product's own methods, which tell the history what they did if their transaction commits."""
     claim, renew, change, lose = Leases.claim, Leases.renew, Leases._change, Leases._free_and_count_losses
-    rest, add_batch, pull_back = Leases.close_work, Measurements.add_batch, LoopTicks.correct_future_times
+    rest, add_trials, pull_back = Leases.close_work, Measurements.add_trials, LoopTicks.correct_future_times
 
     def claimed(self: Leases, item: Any, holder: str, lease_sec: float) -> Any:
         hold = claim(self, item, holder, lease_sec)
@@ -244,7 +244,7 @@ def _witnesses(history: History) -> Iterator[Any]:
         rest(self, kinds, subjects)
 
     def added(self: Measurements, round_id: int, token: Any, rows: Any) -> int:
-        new = add_batch(self, round_id, token, rows)
+        new = add_trials(self, round_id, token, rows)
         history.when_committed("commit", round_id, token.attempt, tuple(row.slot for row in rows), new)
         contexts = sorted({row.context_id for row in rows if row.context_id is not None})
         history.when_committed("built", current_builder_name(), tuple(contexts))
@@ -260,4 +260,4 @@ def _witnesses(history: History) -> Iterator[Any]:
     yield patch.object(Leases, "_change", changed)
     yield patch.object(Leases, "_free_and_count_losses", lost)
     yield patch.object(Leases, "close_work", rested)
-    yield patch.object(Measurements, "add_batch", added)
+    yield patch.object(Measurements, "add_trials", added)

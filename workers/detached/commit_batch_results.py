@@ -41,7 +41,7 @@ from mallorn.workers.process.leased_work import LeasedWork
 from mallorn.workers.process.match_devices_and_builder import class_of_job
 from mallorn.workers.process.time_slice import TimeSliceOver
 from mallorn.workers.process.worker_runtime import Runtime
-from mallorn.workers.round.batch_commits import Commits
+from mallorn.workers.round.commit_results import Commits
 from mallorn.workers.round.loaded_round import load_round
 from mallorn.workers.round.run import close_round
 from mallorn.workers.round.store_referenced_rows import get_or_create_context

@@ -60,7 +60,7 @@ from mallorn.workers.process.leased_stage import leased_stage, stage_folder
 from mallorn.workers.process.leased_work import leased_work
 from mallorn.workers.process.match_devices_and_builder import class_of_job, ensure_builder
 from mallorn.workers.process.worker_runtime import Runtime
-from mallorn.workers.round.batch_commits import Commits
+from mallorn.workers.round.commit_results import Commits
 from mallorn.workers.round.propose import prepare_round
 from mallorn.workers.round.run import close_round, fix_round_inputs
 from mallorn.workers.round.store_referenced_rows import store_sketches

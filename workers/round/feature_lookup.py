@@ -80,9 +80,9 @@ class FeatureLookup:
         failed = _unanswered.setdefault(self.database, set())
         new = [key for key in by_key if key not in found and (source, key) not in failed]
         missing = [by_key[key] for key in new[:most_new]]
-        batch = self._calls * (GENERATED_PER_CALL if shape.needs_code else LOWERED_PER_CALL)
-        for start in range(0, len(missing), batch):
-            chunk = missing[start : start + batch]
+        chunk_size = self._calls * (GENERATED_PER_CALL if shape.needs_code else LOWERED_PER_CALL)
+        for start in range(0, len(missing), chunk_size):
+            chunk = missing[start : start + chunk_size]
             fresh = self._lower_candidates(view, work, chunk)
             with self.database.transaction() as session:
                 Features(session).store(source, fresh)

@@ -17,7 +17,7 @@ from mallorn.db.repositories.job_events_and_warnings import NewJobWarning, Warni
 from mallorn.db.repositories.leases import Token
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.searchers.base import DEFAULT, Proposal, Searcher, Trial, prefix_origin
-from mallorn.searchers.fill_batch import Filter, as_pending_trials, propose_first_valid, was_tried
+from mallorn.searchers.fill_round import Filter, as_pending_trials, propose_first_valid, was_tried
 from mallorn.searchers.space import Space
 from mallorn.workers.interfaces.candidate_compiler import Validate
 from mallorn.workers.measure.measurer_interface import MeasureInput, number_candidates

@@ -1,4 +1,4 @@
-"""Run a round: claim it, propose candidates, build and measure them, commit in small batches."""
+"""Run a round: claim it, propose candidates, build and measure them, commit a few results at a time."""
 
 import logging
 import time
@@ -28,7 +28,7 @@ from mallorn.workers.model_import.run import check_import
 from mallorn.workers.process.leased_work import leased_work
 from mallorn.workers.process.match_devices_and_builder import ensure_builder
 from mallorn.workers.process.worker_runtime import Runtime
-from mallorn.workers.round.batch_commits import Commits
+from mallorn.workers.round.commit_results import Commits
 from mallorn.workers.round.loaded_round import LoadedRound
 from mallorn.workers.round.propose import prepare_round
 from mallorn.workers.round.select_cost_model import select_ranking_model
@@ -132,12 +132,12 @@ def close_round(runtime: Runtime, round_: LoadedRound, token: Token, stats: Roun
 
 def compute_own_accuracy(session: Session, round_id: int) -> float | None:
     """Return the share of a round's pairs that its cost model ranked right; None if they are too few."""
-    batch = [row for row in Trials(session).of_round(round_id) if row[0].predicted is not None]
-    if len(batch) < FEWEST:
+    trials = [row for row in Trials(session).of_round(round_id) if row[0].predicted is not None]
+    if len(trials) < FEWEST:
         return None
-    predicted = np.array([trial.predicted for trial, _ in batch], dtype=np.float32)
-    labels = -np.log(np.array([trial.latency_us for trial, _ in batch], dtype=np.float64)).astype(np.float32)
+    predicted = np.array([trial.predicted for trial, _ in trials], dtype=np.float32)
+    labels = -np.log(np.array([trial.latency_us for trial, _ in trials], dtype=np.float64)).astype(np.float32)
     # Only times of one context compare.
-    groups = np.array([context_id for _, context_id in batch], dtype=np.int64)
+    groups = np.array([context_id for _, context_id in trials], dtype=np.int64)
     share = pairwise_accuracy(predicted, labels, groups)
     return None if np.isnan(share) else round(share, 4)

@@ -14,7 +14,7 @@ from mallorn.costmodels.base import CostModel
 from mallorn.costmodels.views import DECISIONS
 from mallorn.db.repositories.cost_models import CostModels
 from mallorn.searchers.base import DEFAULT, Searcher
-from mallorn.searchers.fill_batch import Filter, as_pending_trials, propose_first_valid
+from mallorn.searchers.fill_round import Filter, as_pending_trials, propose_first_valid
 from mallorn.searchers.pooled_searcher import score
 from mallorn.workers.round.select_cost_model import model_of, own_bases
 from mallorn.workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery

@@ -7,7 +7,7 @@ from typing import Final
 
 from mallorn.services.planner.families.base import Families, Member, Placement
 
-BADLY_RANKED: Final = 0.6  # share of a batch's pairs in order, below which a model ranks badly
+BADLY_RANKED: Final = 0.6  # share of a round's pairs in order, below which a model ranks badly
 ROUNDS: Final = 2  # consecutive rounds of evidence that a split needs
 PREFIX_CHARS: Final = 8
 
@@ -61,7 +61,7 @@ def find_splits(members: Sequence[Member]) -> dict[int, Placement]:
                 placements[member.id] = Placement(
                     name,
                     f"split off from {member.family}, whose model had "
-                    f"{' and '.join(f'{share:.2f}' for share in last)} of the pairs of its last batches "
+                    f"{' and '.join(f'{share:.2f}' for share in last)} of the pairs of its last rounds "
                     f"in order, below {BADLY_RANKED:.2f}",
                 )
     return placements

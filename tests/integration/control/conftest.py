@@ -97,7 +97,7 @@ class Yard:
             )
             for slot in range(row.size)
         ]
-        Measurements(session).add_batch(round_id, attempt, batch)
+        Measurements(session).add_trials(round_id, attempt, batch)
         Rounds(session).close(round_id, attempt, RoundState.DONE)
         return row.job_id
 

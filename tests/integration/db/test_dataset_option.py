@@ -39,7 +39,7 @@ class Datasets(Rows):
         round_id = self.write(lambda session: self.add_round(session, "w0", self.jobs[dataset]))
         hold = self.write(lambda session: Rounds(session).claim(round_id, "w", 60))
         batch = [self.ok(slot, TIMES_US[dataset])]
-        self.write(lambda session: Measurements(session).add_batch(round_id, hold.token, batch))
+        self.write(lambda session: Measurements(session).add_trials(round_id, hold.token, batch))
         self.write(lambda session: Rounds(session).close(round_id, hold.token, RoundState.DONE))
 
     def ask(self, dataset, question):

@@ -73,7 +73,7 @@ def test_workers_reaper_and_owner_never_deadlock(rows):
 
     def commit(slot):
         def act(session):
-            Measurements(session).add_batch(round_id, attempt, [rows.ok(slot)])
+            Measurements(session).add_trials(round_id, attempt, [rows.ok(slot)])
             Events(session).append(rows.job_id, OtherEvent(kind="trial", data={}))
 
         rows.write(act)

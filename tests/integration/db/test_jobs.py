@@ -217,7 +217,7 @@ def measured(rows, workload, batch, job_id=""):
     def act(session):
         round_id = rows.add_round(session, workload, job_id, size=len(batch))
         attempt = Rounds(session).claim(round_id, "w", 60).token
-        Measurements(session).add_batch(round_id, attempt, batch)
+        Measurements(session).add_trials(round_id, attempt, batch)
         Rounds(session).close(round_id, attempt, RoundState.DONE)
 
     rows.write(act)

@@ -19,7 +19,7 @@ OLD = Token(99, "w")
 
 
 def commit(rows, round_id, attempt, batch):
-    return rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
+    return rows.write(lambda session: Measurements(session).add_trials(round_id, attempt, batch))
 
 
 def finish(rows, batch):

@@ -18,7 +18,7 @@ from mallorn.db.tables import Job, LeaseRow, Measurement, Round
 
 def commit(rows, round_id, attempt, slots):
     batch = [rows.ok(slot) for slot in slots]
-    return rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
+    return rows.write(lambda session: Measurements(session).add_trials(round_id, attempt, batch))
 
 
 def claim(rows, round_id, worker="w", lease_sec=60.0):

@@ -118,7 +118,7 @@ def test_a_searcher_that_fails_costs_no_round_and_stands_on_the_job(workshop, se
     [
         ({"search": "mallorn.core.registry:resolve"}, "is no mallorn.searchers.base.Searcher"),
         ({"cost_model": mine(Mine)}, "is no mallorn.costmodels.base.CostModel"),
-        ({"sampler": mine(Heir)}, "is no mallorn.searchers.batch_sampler.BatchSampler"),
+        ({"sampler": mine(Heir)}, "is no mallorn.searchers.sampler.Sampler"),
         ({"policy": mine(Mine)}, "is no mallorn.services.planner.policy.Policy"),
         (
             {"families": "mallorn.core.registry:WORDS"},

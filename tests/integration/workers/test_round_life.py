@@ -29,7 +29,7 @@ from mallorn.db.repositories.workers import Workers
 from mallorn.services.coordinator.fleet.routes import state_of_worker
 from mallorn.workers import celery_tasks as tasks
 from mallorn.workers.process.lease_renewal import LeaseKeeper
-from mallorn.workers.round.batch_commits import BATCH, Commits
+from mallorn.workers.round.commit_results import RESULTS_PER_COMMIT, Commits
 from mallorn.workers.round.feature_lookup import FeatureLookup
 from mallorn.workers.round.loaded_round import load_round
 from mallorn.workers.round.propose import propose
@@ -101,18 +101,18 @@ def test_after_a_kill_the_same_is_proposed_and_only_missing_slots_are_measured(w
     kill_in(workshop, round_id, measured=6, monkeypatch=monkeypatch)
     first, *_ = proposals_of(workshop, round_id)
     committed = workshop.rows(round_id=round_id)
-    assert len(committed) == BATCH
+    assert len(committed) == RESULTS_PER_COMMIT
 
     assert workshop.run(round_id) is not None
     again, *_ = proposals_of(workshop, round_id)
     assert again == first
-    assert [row.decisions for row in workshop.rows(round_id=round_id)][:BATCH] == [
+    assert [row.decisions for row in workshop.rows(round_id=round_id)][:RESULTS_PER_COMMIT] == [
         row.decisions for row in committed
     ]
     fresh = workshop.bench.executions - before
     kept = {slot.candidate.key for slot in first if slot.slot in {row.slot for row in committed}}
     assert all(count == 1 for (_, key), count in fresh.items() if key in kept)
-    assert sum(count - 1 for count in fresh.values()) == 6 - BATCH
+    assert sum(count - 1 for count in fresh.values()) == 6 - RESULTS_PER_COMMIT
 
 
 def test_results_are_committed_before_many_are_pending(workshop):
@@ -124,7 +124,7 @@ def test_results_are_committed_before_many_are_pending(workshop):
 
     workshop.bench.before = look
     workshop.run(round_id)
-    assert max(pending) <= BATCH
+    assert max(pending) <= RESULTS_PER_COMMIT
 
 
 def test_a_round_that_was_taken_away_commits_nothing_more(workshop):
@@ -133,13 +133,13 @@ def test_a_round_that_was_taken_away_commits_nothing_more(workshop):
 
     workshop.bench.before = after(6, lambda: take_back(workshop, round_id))
     assert workshop.run(round_id) is None
-    assert len(workshop.rows(round_id=round_id)) == BATCH
+    assert len(workshop.rows(round_id=round_id)) == RESULTS_PER_COMMIT
     assert workshop.bench.closed == 1, "the measurer was left at work"
     assert workshop.round(round_id).state == RoundState.QUEUED
 
 
 def test_results_outlast_a_database_that_is_away_for_longer_than_the_lease(workshop, monkeypatch):
-    round_id = workshop.next_round(workshop.job(round_size=BATCH, trials=64))
+    round_id = workshop.next_round(workshop.job(round_size=RESULTS_PER_COMMIT, trials=64))
     away = []
     flush = Commits.flush
 
@@ -152,8 +152,8 @@ def test_results_outlast_a_database_that_is_away_for_longer_than_the_lease(works
     monkeypatch.setattr(Commits, "flush", unanswered_once)
     monkeypatch.setattr(LeaseKeeper, "is_lost", property(lambda _: bool(away)))
     workshop.run(round_id)
-    assert away == [BATCH]
-    assert len(workshop.rows(round_id=round_id)) == BATCH
+    assert away == [RESULTS_PER_COMMIT]
+    assert len(workshop.rows(round_id=round_id)) == RESULTS_PER_COMMIT
     assert workshop.round(round_id).state == RoundState.DONE
 
 

@@ -92,7 +92,9 @@ def test_the_shipped_recording_has_the_kernels_of_a_gpu_and_a_search_plays_on_it
 def test_tasks_that_are_played_together_measure_every_candidate_once() -> None:
     arenas = [RecordedArena(made_up(9, seed), ShownSpace.RECORDED) for seed in (0, 1)]
     searchers = [resolve("search", "random")(None) for _ in arenas]
-    curves = play_together(arenas, "operator", searchers, resolve("cost_model", "forest"), batch=4, seed=0)
+    curves = play_together(
+        arenas, "operator", searchers, resolve("cost_model", "forest"), round_size=4, seed=0
+    )
     assert [len(curve) for curve in curves] == [9, 9]
     assert all(curve[-1] == 1.0 for curve in curves)
 

@@ -21,7 +21,7 @@ def rows(sqlite_url: str) -> Iterator[Rows]:
 
 
 def commit(rows: Rows, round_id: int, attempt: int, new: NewMeasurement) -> None:
-    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, [new]))
+    rows.write(lambda session: Measurements(session).add_trials(round_id, attempt, [new]))
 
 
 def run_round(rows: Rows, workload: str, latencies_us: Sequence[float | None]) -> None:

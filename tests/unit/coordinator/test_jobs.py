@@ -197,7 +197,7 @@ def promote(owned: OwnedRows, slot: int, latency_us: float) -> None:
     round_id, attempt = owned.claimed_round("w0")
     workload_id, times = owned.workloads["w0"], (latency_us,)
     with owned.database.transaction() as session:
-        Measurements(session).add_batch(round_id, attempt, [owned.ok(slot, latency_us)])
+        Measurements(session).add_trials(round_id, attempt, [owned.ok(slot, latency_us)])
         Rounds(session).close(round_id, attempt, RoundState.DONE)
         newest = session.scalars(select(func.max(Measurement.id))).one()
         interval = latency_us - 1, latency_us + 1

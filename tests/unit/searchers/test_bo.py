@@ -81,6 +81,6 @@ def test_what_the_process_sees_is_bounded_and_holds_best_and_newest() -> None:
 
 def test_all_three_measures_have_their_say() -> None:
     space = SyntheticSpace(128, 128, 64)
-    history = simulate(space, RandomSearch(), None, trials=48, batch=48, seed=0)
+    history = simulate(space, RandomSearch(), None, trials=48, round_size=48, seed=0)
     proposals = BayesianOptimisation(considered=512).propose(space, history, None, 48, generator(0))
     assert {proposal.origin for proposal in proposals} >= set(ACQUISITIONS)

@@ -8,9 +8,9 @@ from mallorn.core.registry import REGISTRY, resolve
 from mallorn.costmodels.base import CostModel
 from mallorn.research.costmodels.prefix_boosters import GeneratorModel, ValueModel
 from mallorn.searchers.base import Searcher
-from mallorn.searchers.batch_sampler import BatchSampler, Synthesiser
+from mallorn.searchers.sampler import Sampler, Synthesiser
 from mallorn.searchers.testing import SearcherTestCase
-from tests.kits.samplers import BatchSamplerTestCase, SynthesiserTestCase
+from tests.kits.samplers import SamplerTestCase, SynthesiserTestCase
 from tests.unit.searchers.trained_bases import base_of
 
 # A round of their usual size takes long; and topk explores hardly ever.
@@ -75,13 +75,13 @@ class TestGeneratorWithItsModel(SearcherTestCase):
         return base_of(GeneratorModel, *SMALL)
 
 
-class TestSampler(BatchSamplerTestCase):
+class TestSampler(SamplerTestCase):
     @pytest.fixture(params=registered("sampler", Synthesiser, those=False))
-    def sampler(self, request: pytest.FixtureRequest) -> BatchSampler:
+    def sampler(self, request: pytest.FixtureRequest) -> Sampler:
         return made("sampler", request.param)
 
 
 class TestSynthesiser(SynthesiserTestCase):
     @pytest.fixture(params=registered("sampler", Synthesiser, those=True))
-    def sampler(self, request: pytest.FixtureRequest) -> BatchSampler:
+    def sampler(self, request: pytest.FixtureRequest) -> Sampler:
         return made("sampler", request.param)

@@ -8,8 +8,8 @@ from mallorn.costmodels.dense_layers import forward, initial, input_gradients
 from mallorn.costmodels.xgboost_models import XGBoost
 from mallorn.research.searchers.decision_vector_encoding import genes_of
 from mallorn.research.searchers.felix import ASCENT, Felix, Surrogate
-from mallorn.searchers.batch_searcher import Request
 from mallorn.searchers.decision_space import SketchRules
+from mallorn.searchers.filling_searcher import Request
 from mallorn.searchers.simulate_search import fit_on_history
 from mallorn.searchers.space import Choice, ChoiceKind, Sketch
 from mallorn.searchers.synthetic_space import SyntheticSpace

@@ -5,7 +5,7 @@ import pytest
 
 from mallorn.core.outcomes import Outcome
 from mallorn.searchers.base import DEFAULT, Trial
-from mallorn.searchers.fill_batch import MOST_LOST, Filter, propose_defaults
+from mallorn.searchers.fill_round import MOST_LOST, Filter, propose_defaults
 from mallorn.searchers.space import Candidate
 from mallorn.searchers.synthetic_space import SyntheticSpace
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from mallorn.research.costmodels.prefix_boosters import GeneratorModel
 from mallorn.research.searchers.sample_decision_model import GENERATED, Generator
-from mallorn.searchers.batch_searcher import Request
+from mallorn.searchers.filling_searcher import Request
 from mallorn.searchers.synthetic_space import SyntheticSpace
 from tests.unit.searchers.trained_bases import SHAPES, base_of
 

@@ -24,7 +24,7 @@ Make = Callable[[], CostModel]
 def distance(name: str, make_model: Make | None) -> float:
     """By how much the best found is above the optimum, as a logarithm, on average."""
     searcher = resolve("search", name)()
-    runs = [simulate(SPACE, searcher, make_model, trials=96, batch=16, seed=seed) for seed in SEEDS]
+    runs = [simulate(SPACE, searcher, make_model, trials=96, round_size=16, seed=seed) for seed in SEEDS]
     return float(np.mean([np.log(best_us(run) / SPACE.optimum_us) for run in runs]))
 
 

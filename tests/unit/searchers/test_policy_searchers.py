@@ -18,8 +18,8 @@ from mallorn.research.searchers.qlearning import QLearning
 from mallorn.research.searchers.sample_decision_model import Generator
 from mallorn.searchers.algorithms.reinforce import Reinforce
 from mallorn.searchers.base import Trial
-from mallorn.searchers.batch_searcher import Request
 from mallorn.searchers.decision_space import DecisionSpace
+from mallorn.searchers.filling_searcher import Request
 from mallorn.searchers.learning.exploring_learner import MOST, Learner, sample_history
 from mallorn.searchers.simulate_search import best_us, fit_on_history
 from mallorn.searchers.space import Candidate, Sketch

@@ -84,7 +84,7 @@ def test_origins_say_searcher_and_means() -> None:
 def test_every_arm_keeps_some_candidates_and_the_better_has_most() -> None:
     history = alternating(100.0, 300.0)
     sizes = np.array(
-        [Portfolio(arms=("ga", "sa")).divide_batch(history, 16, generator(seed)) for seed in range(40)]
+        [Portfolio(arms=("ga", "sa")).divide_round(history, 16, generator(seed)) for seed in range(40)]
     )
     assert (sizes.sum(axis=1) == 16).all()
     assert sizes[:, 0].mean() > 11
@@ -93,7 +93,7 @@ def test_every_arm_keeps_some_candidates_and_the_better_has_most() -> None:
 
 def test_a_batch_names_its_arms() -> None:
     space = SyntheticSpace(64, 64, 64)
-    history = simulate(space, Portfolio(arms=ARMS), None, trials=48, batch=16, seed=0)
+    history = simulate(space, Portfolio(arms=ARMS), None, trials=48, round_size=16, seed=0)
     origins = Counter(searcher_of(trial.origin) for trial in history)
     assert set(origins) == {"portfolio", *ARMS}
     assert origins["portfolio"] == len(space.defaults())

@@ -10,13 +10,13 @@ from mallorn.costmodels.base import Prediction
 from mallorn.costmodels.xgboost_models import XGBoost
 from mallorn.searchers.algorithms.evolutionary import Evolutionary
 from mallorn.searchers.base import Trial
-from mallorn.searchers.batch_sampler import ScoredPool
 from mallorn.searchers.failure_and_build_time_penalty import (
     CERTAIN,
     learn_build_times,
     learn_feasibility,
     penalise_failures,
 )
+from mallorn.searchers.sampler import ScoredPool
 from mallorn.searchers.simulate_search import simulate
 from mallorn.searchers.space import Candidate
 from mallorn.searchers.synthetic_space import SyntheticSpace
@@ -118,7 +118,7 @@ def test_few_builds_teach_nothing() -> None:
 @pytest.mark.slow
 def test_after_200_trials_hardly_anything_fails() -> None:
     space = Harsh(256, 256, 256)
-    history = simulate(space, Evolutionary(), XGBoost, trials=328, batch=32, seed=0)
+    history = simulate(space, Evolutionary(), XGBoost, trials=328, round_size=32, seed=0)
     late = [trial.outcome.failed for trial in history[200:]]
     assert np.mean([trial.outcome.failed for trial in history[:32]]) > 0.05
     assert np.mean(late) < 0.02

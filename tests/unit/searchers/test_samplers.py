@@ -16,12 +16,12 @@ from mallorn.research.samplers.clustered import (
 from mallorn.research.samplers.diverse import Diverse
 from mallorn.research.searchers.feature_scaling import squared_distances, standardize_features
 from mallorn.searchers.algorithms.evolutionary import Evolutionary
-from mallorn.searchers.batch_sampler import BatchSampler, ScoredPool
 from mallorn.searchers.pooled_searcher import Contextual, TopK
+from mallorn.searchers.sampler import Sampler, ScoredPool
 from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Sketch, Space
 from mallorn.searchers.synthetic_space import SyntheticSpace
 from mallorn.searchers.testing import assert_well_formed, generator
-from tests.kits.samplers import BatchSamplerTestCase
+from tests.kits.samplers import SamplerTestCase
 
 
 def pool_of(mean: float, std: float, size: int = 200) -> ScoredPool:
@@ -51,27 +51,27 @@ def nearest_neighbours(pool: ScoredPool, lines: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("sampler", [Clustered(), Diverse()])
-def test_a_batch_is_less_crowded_than_the_top(sampler: BatchSampler) -> None:
+def test_a_batch_is_less_crowded_than_the_top(sampler: Sampler) -> None:
     pool = crowded_pool()
     top = TopK(0.0).choose(pool, 16, generator(0))
     assert nearest_neighbours(pool, sampler.choose(pool, 16, generator(0))) > nearest_neighbours(pool, top)
 
 
 @pytest.mark.parametrize("sampler", [Clustered(), Diverse()])
-def test_what_has_no_promise_is_not_chosen_for_being_odd(sampler: BatchSampler) -> None:
-    pool = BatchSamplerTestCase.pool(400)
+def test_what_has_no_promise_is_not_chosen_for_being_odd(sampler: Sampler) -> None:
+    pool = SamplerTestCase.pool(400)
     chosen = sampler.choose(pool, 8, generator(0))
     assert pool.optimistic_scores(0.5)[chosen].min() > np.median(pool.optimistic_scores(0.5))
 
 
 @pytest.mark.parametrize("sampler", [Clustered(), Diverse()])
-def test_the_most_promising_of_all_is_in_the_batch(sampler: BatchSampler) -> None:
-    pool = BatchSamplerTestCase.pool(400)
+def test_the_most_promising_of_all_is_in_the_batch(sampler: Sampler) -> None:
+    pool = SamplerTestCase.pool(400)
     assert pool.optimistic_scores(0.5).argmax() in sampler.choose(pool, 16, generator(0))
 
 
 def test_twins_do_not_share_a_batch() -> None:
-    pool = BatchSamplerTestCase.pool(60)
+    pool = SamplerTestCase.pool(60)
     twice = np.repeat(np.arange(60), 2)
     doubled = ScoredPool(
         [pool.candidates[at] for at in twice.tolist()],

@@ -16,17 +16,17 @@ from mallorn.searchers.pooled_searcher import TopK
 from mallorn.searchers.simulate_search import fit_on_history
 from mallorn.searchers.space import Candidate
 from mallorn.searchers.synthetic_space import SyntheticSpace
-from tests.kits.samplers import BatchSamplerTestCase
+from tests.kits.samplers import SamplerTestCase
 
 
 def test_without_epsilon_the_best_are_taken_in_order() -> None:
-    pool = BatchSamplerTestCase.pool(40)
+    pool = SamplerTestCase.pool(40)
     chosen = TopK(0.0, optimism=0.0).choose(pool, 5, np.random.default_rng(0))
     assert pool.prediction.mean[chosen].tolist() == sorted(pool.prediction.mean.tolist())[:-6:-1]
 
 
 def test_optimism_prefers_the_unknown() -> None:
-    pool = BatchSamplerTestCase.pool(40)
+    pool = SamplerTestCase.pool(40)
     chosen = TopK(0.0, optimism=1e6).choose(pool, 3, np.random.default_rng(0))
     assert pool.prediction.std[chosen].tolist() == sorted(pool.prediction.std.tolist())[:-4:-1]
 
@@ -74,7 +74,7 @@ from mallorn.costmodels.xgboost_models import XGBoost
 from mallorn.searchers.algorithms.evolutionary import Evolutionary
 from mallorn.searchers.simulate_search import simulate
 from mallorn.searchers.synthetic_space import SyntheticSpace
-history = simulate(SyntheticSpace(64, 64, 64), Evolutionary(), XGBoost, trials=32, batch=16, seed=4)
+history = simulate(SyntheticSpace(64, 64, 64), Evolutionary(), XGBoost, trials=32, round_size=16, seed=4)
 print(",".join(trial.candidate.key for trial in history))
 """
 

@@ -11,7 +11,7 @@ from mallorn.core.registry import REGISTRY, resolve
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.costmodels.base import CostModel
 from mallorn.searchers.base import Searcher
-from mallorn.searchers.batch_sampler import BatchSampler
+from mallorn.searchers.sampler import Sampler
 from mallorn.services.planner.families.base import Families
 from mallorn.services.planner.policy import Policy
 from mallorn.workers.features.feature_extractor import Extractor
@@ -20,7 +20,7 @@ from mallorn.workers.measure.stopping import StoppingRule
 
 CLASSES = {
     "search": Searcher,
-    "sampler": BatchSampler,
+    "sampler": Sampler,
     "cost_model": CostModel,
     "stopping": StoppingRule,
     "measurer": Measurer,

@@ -19,7 +19,7 @@ from benchmarks.lab.synthetic_arena import SyntheticArena
 from benchmarks.search_replay import even_trials
 from mallorn.core.registry import REGISTRY, resolve
 from mallorn.searchers.base import Proposal, Searcher, Trial
-from mallorn.searchers.batch_searcher import Request
+from mallorn.searchers.filling_searcher import Request
 from mallorn.searchers.space import Candidate, Space
 from mallorn.searchers.synthetic_space import SyntheticSpace
 from tests.unit.research.replay.made_up import made_up
@@ -72,7 +72,7 @@ def test_two_that_want_one_place_get_two_neighbours() -> None:
 
 def test_a_searcher_that_never_learns_still_measures_everything_once() -> None:
     arena = RecordedArena(TASK, ShownSpace.WIDE)
-    run = play(arena, Stubborn(strangers()), None, trials=1000, batch=16, seed=0)
+    run = play(arena, Stubborn(strangers()), None, trials=1000, round_size=16, seed=0)
     measured = [trial.candidate for trial in run.trials]
     assert sorted(c.key for c in measured) == sorted(c.key for c in SPACE.candidates)
     assert run.curve[-1] == 1.0
@@ -83,7 +83,7 @@ def test_a_searcher_that_never_learns_still_measures_everything_once() -> None:
 def test_no_searcher_measures_what_was_not_recorded_or_twice(search: str, view: ShownSpace) -> None:
     arena = RecordedArena(TASK, view)
     searcher = resolve("search", search)(resolve("sampler", "topk")())
-    run = play(arena, searcher, resolve("cost_model", "random"), trials=40, batch=20, seed=1)
+    run = play(arena, searcher, resolve("cost_model", "random"), trials=40, round_size=20, seed=1)
     measured = [trial.candidate for trial in run.trials]
     assert len(measured) == len(set(measured)) == 40
     assert set(measured) <= set(SPACE.candidates)
@@ -104,14 +104,16 @@ def test_a_run_is_a_pure_function_of_its_seed() -> None:
     def trials(seed: int) -> tuple[Trial, ...]:
         arena = RecordedArena(made_up(60), ShownSpace.WIDE)
         model = resolve("cost_model", "random")
-        return play(arena, resolve("search", "sa")(), model, trials=32, batch=16, seed=seed).trials
+        return play(arena, resolve("search", "sa")(), model, trials=32, round_size=16, seed=seed).trials
 
     assert trials(3) == trials(3)
     assert trials(3) != trials(4)
 
 
 def test_a_curve_never_rises_and_counts_failures_as_no_success() -> None:
-    run = play(SyntheticArena(64, 64, 64), resolve("search", "random")(), None, trials=48, batch=16, seed=0)
+    run = play(
+        SyntheticArena(64, 64, 64), resolve("search", "random")(), None, trials=48, round_size=16, seed=0
+    )
     assert len(run.curve) == 48
     assert all(later <= earlier for earlier, later in zip(run.curve, run.curve[1:], strict=False))
     assert run.curve[-1] >= 1.0

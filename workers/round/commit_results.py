@@ -1,4 +1,4 @@
-"""Commit the results of a round in small batches, guarded by the attempt's fencing token."""
+"""Commit the results of a round a few at a time, guarded by the attempt's fencing token."""
 
 import logging
 import time
@@ -22,15 +22,15 @@ from mallorn.workers.round.loaded_round import LoadedRound
 from mallorn.workers.round.store_referenced_rows import store_sites, store_sketches
 from mallorn.workers.subprocesses.shutdown import STOP
 
-# Results per commit: a killed worker loses at most these and the running candidate.
-BATCH: Final = 4
+# A killed worker loses at most these and the running candidate.
+RESULTS_PER_COMMIT: Final = 4
 RETRY_SEC: Final = 1.0
 log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
 class Commits:
-    """Commits a round's results in batches. Raises LeaseLost if another attempt has it."""
+    """Commits a round's results, RESULTS_PER_COMMIT at a time. Raises LeaseLost if another attempt has it."""
 
     database: Database
     round_: LoadedRound
@@ -48,7 +48,7 @@ class Commits:
         self._pending[result.slot] = result
         if result.disturbance is not None:
             self._disturbances[result.slot] = result.disturbance
-        if len(self._pending) >= BATCH:
+        if len(self._pending) >= RESULTS_PER_COMMIT:
             try:
                 self.flush()
             except Unavailable as error:  # results stay pending until the next commit
@@ -83,7 +83,7 @@ class Commits:
                 rows.append(row)
             # `new` is empty if an earlier commit succeeded but its reply was lost.
             measurements = Measurements(session)
-            new = measurements.add_batch(self.round_.row.id, self.token, rows)
+            new = measurements.add_trials(self.round_.row.id, self.token, rows)
             measurements.mark_disturbed_slots(self.round_.row.id, repeated)
             if new:
                 times = [us for result in results if (us := result.trial.time_us) is not None]

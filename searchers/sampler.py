@@ -1,4 +1,4 @@
-"""The interface of batch samplers, which choose the candidates to measure from a scored pool."""
+"""The interface of samplers, which choose the candidates to measure from a scored pool."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -44,8 +44,8 @@ class ScoredPool:
         return self.select_lines(np.setdiff1d(np.arange(len(self)), lines))
 
 
-class BatchSampler(ABC):
-    """Chooses a batch from a scored pool.
+class Sampler(ABC):
+    """Chooses candidates from a scored pool.
 
     Contract
     - It returns distinct line numbers of the pool, best first: `count`, or all if it has fewer.
@@ -57,12 +57,12 @@ class BatchSampler(ABC):
         """Return the indices in `pool` of the candidates to measure next."""
 
 
-class Synthesiser(BatchSampler):
-    """A BatchSampler that also gets measured candidates, and may create candidates itself.
+class Synthesiser(Sampler):
+    """A Sampler that also gets measured candidates, and may create candidates itself.
 
-    Contract, in addition to that of BatchSampler
+    Contract, in addition to that of Sampler
     - `compose` returns distinct, unmeasured candidates: of the pool, or well-formed ones of
-      the space. If these are invalid, `choose` fills the batch. If there is no space, only
+      the space. If these are invalid, `choose` adds others. If there is no space, only
       `choose` is called.
     """
 

@@ -8,15 +8,15 @@ import numpy as np
 
 from mallorn.costmodels.base import CostModel
 from mallorn.searchers.base import Proposal, Searcher, Trial
-from mallorn.searchers.batch_sampler import BatchSampler
-from mallorn.searchers.fill_batch import Filter, propose_defaults, random_fill
+from mallorn.searchers.fill_round import Filter, propose_defaults, random_fill
+from mallorn.searchers.sampler import Sampler
 from mallorn.searchers.space import Space
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """The arguments of `Searcher.propose`, except that `count` excludes the default and
-    random candidates, which BatchSearcher adds itself."""
+    random candidates, which FillingSearcher adds itself."""
 
     space: Space
     history: Sequence[Trial]
@@ -26,10 +26,10 @@ class Request:
 
 
 @dataclass(eq=False)
-class BatchSearcher(Searcher):
+class FillingSearcher(Searcher):
     """Proposes the space's defaults, then the subclass's choice, then random candidates."""
 
-    sampler: BatchSampler | None = None
+    sampler: Sampler | None = None
     _: KW_ONLY
     random_share: float = 0.05
 
@@ -46,8 +46,8 @@ class BatchSearcher(Searcher):
         rng: np.random.Generator,
     ) -> list[Proposal]:
         candidate_filter = Filter(space, history)
-        batch = propose_defaults(space, history, candidate_filter, count)
-        left = count - len(batch)
+        chosen = propose_defaults(space, history, candidate_filter, count)
+        left = count - len(chosen)
         if to_choose := left - int(rng.binomial(left, self.random_share)):
-            batch += self.choose(Request(space, history, model, to_choose, rng), candidate_filter)
-        return batch + random_fill(space, candidate_filter, count - len(batch), rng)
+            chosen += self.choose(Request(space, history, model, to_choose, rng), candidate_filter)
+        return chosen + random_fill(space, candidate_filter, count - len(chosen), rng)

@@ -1,4 +1,4 @@
-"""Filters valid, new candidates, and fills a batch with defaults and random candidates."""
+"""Filters valid, new candidates, and fills a round with defaults and random candidates."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -82,9 +82,9 @@ def was_tried(history: Iterable[Trial]) -> bool:
     return any(trial.outcome is not Outcome.WITHDRAWN for trial in history)
 
 
-def as_pending_trials(batch: Sequence[Proposal]) -> list[Trial]:
+def as_pending_trials(proposals: Sequence[Proposal]) -> list[Trial]:
     """Return proposals as trials without results, for a searcher that fills the rest."""
-    return [Trial(proposal.candidate, Outcome.CANCELLED, None, proposal.origin) for proposal in batch]
+    return [Trial(proposal.candidate, Outcome.CANCELLED, None, proposal.origin) for proposal in proposals]
 
 
 def random_fill(
