@@ -28,7 +28,7 @@ from mallorn.core.errors import ExitCode, InvalidRequest, MallornError
 from mallorn.core.private_files import write_output
 from mallorn.core.targets import Target
 from mallorn.core.values.graph_report import TensorSpec
-from mallorn.core.values.manifest import Version
+from mallorn.core.values.manifest import ScheduleSet
 from mallorn.results.speedup import TUNED, compare_with_rival
 from mallorn.wording.describe_results import engine_columns, latency_rows
 
@@ -132,10 +132,10 @@ TargetOption = Annotated[
     str | None,
     typer.Option("--target", help="Fail if the schedules are for another target; default: theirs."),
 ]
-VersionOption = Annotated[
-    Version,
+ScheduleSetOption = Annotated[
+    ScheduleSet,
     typer.Option(
-        "--version", help="What is fastest alone, or beside other programs (of a job with --contention)."
+        "--set", help="What is fastest alone, or beside other programs (of a job with --contention)."
     ),
 ]
 
@@ -151,7 +151,7 @@ def compile_model(
     schedules: SchedulesOption,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.so", help="The library to write.")],
     target: TargetOption = None,
-    version: VersionOption = Version.ALONE,
+    schedule_set: ScheduleSetOption = ScheduleSet.ALONE,
     machine: Annotated[
         str | None,
         typer.Option(
@@ -167,7 +167,7 @@ def compile_model(
     as_json: JsonOption = False,
 ) -> None:
     """Compile a model with its schedules."""
-    model, exported = find_model_file(model), read_schedule_directory(schedules, target, version)
+    model, exported = find_model_file(model), read_schedule_directory(schedules, target, schedule_set)
     if machine is not None:
         exported = exported.for_target(machine)
         if check and exported.is_for_another:
@@ -224,7 +224,7 @@ def bench(
         ),
     ] = None,
     target: TargetOption = None,
-    version: VersionOption = Version.ALONE,
+    schedule_set: ScheduleSetOption = ScheduleSet.ALONE,
     untuned: Annotated[
         bool, typer.Option("--untuned", help="Time TVM's default build too; it is slow.")
     ] = False,
@@ -248,7 +248,7 @@ def bench(
     from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME
     from mallorn.workers.whole_model.engines import UNTUNED
 
-    file, exported = find_model_file(model), read_schedule_directory(schedules, target, version)
+    file, exported = find_model_file(model), read_schedule_directory(schedules, target, schedule_set)
     has_rival = can_run_onnxruntime(exported)
     names = [TUNED, *([UNTUNED] if untuned else []), *([ONNXRUNTIME] if has_rival else [])]
     with local_model(file, exported) as whole_model:

@@ -28,7 +28,7 @@ from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.progress_bars import upload_with_bar
 from mallorn.client.job import Job
 from mallorn.client.onnx_export import as_onnx
-from mallorn.client.progress_lines import FirstVersion
+from mallorn.client.progress_lines import FirstExport
 from mallorn.core.errors import Conflict, ExitCode, NotFound
 from mallorn.core.labels import format_labels, parse_labels
 from mallorn.core.states import JobState
@@ -260,7 +260,7 @@ def watch(
                 for event in handle.events():
                     output.print_json_line({"id": event.id, "kind": event.kind, "payload": event.payload})
             else:
-                first = FirstVersion(handle, f"mallorn schedules {handle.id}{origin.data_option}")
+                first = FirstExport(handle, f"mallorn schedules {handle.id}{origin.data_option}")
                 show_until_ended(handle, output.stderr(), first, verbose=True)
         except KeyboardInterrupt:
             output.print_note(

@@ -14,7 +14,7 @@ from rich.text import Text
 from mallorn.cli.terminal.output import table
 from mallorn.client.job import Job
 from mallorn.client.progress_lines import (
-    FirstVersion,
+    FirstExport,
     LineView,
     advise_on_budget,
     completed_share,
@@ -153,7 +153,7 @@ UNCOUNTED: Final = (JobState.IMPORTING, JobState.FINISHING)
 def show_until_ended(
     job: Job,
     console: Console,
-    first: FirstVersion,
+    first: FirstExport,
     verbose: bool = False,
     check_runs: Callable[[], None] = lambda: None,
 ) -> JobStatus:
@@ -172,7 +172,7 @@ def show_until_ended(
         return _until_final(job, _print_messages_once(view.show, console, first), check_runs)
 
 
-def _print_messages_once(show: Show, console: Console, first: FirstVersion) -> Show:
+def _print_messages_once(show: Show, console: Console, first: FirstExport) -> Show:
     """Return a function that shows a job and prints each message for the user once.
 
     It prints advice on a small budget, how to start a missing device, and the first export.

@@ -12,7 +12,7 @@ from mallorn.cli.schedule_directory import local_model, read_schedule_directory
 from mallorn.cli.terminal.output import JsonOption, print_json, print_note, stdout, table
 from mallorn.client.onnx_export import find_model_file
 from mallorn.core.values.machine import element_bytes, peak_gflops
-from mallorn.core.values.manifest import Version
+from mallorn.core.values.manifest import ScheduleSet
 from mallorn.wording.format_values import Column, format_latency
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def profile(
     model: compile_and_bench.ModelArgument,
     schedules: compile_and_bench.SchedulesOption,
     target: compile_and_bench.TargetOption = None,
-    version: compile_and_bench.VersionOption = Version.ALONE,
+    schedule_set: compile_and_bench.ScheduleSetOption = ScheduleSet.ALONE,
     seconds: Annotated[
         float, typer.Option("--seconds", min=0.1, help="How many seconds to profile.")
     ] = SECONDS,
@@ -36,7 +36,7 @@ def profile(
     """Show a model's time by kernel, the machine's limits, and causes that trials do not change."""
     from mallorn.workers.whole_model.engines import TUNED, Engines
 
-    model, exported = find_model_file(model), read_schedule_directory(schedules, target, version)
+    model, exported = find_model_file(model), read_schedule_directory(schedules, target, schedule_set)
     with local_model(model, exported) as whole_model:
         library = whole_model.folder / "tuned.so"
         compile_and_bench.compile_tuned(whole_model, exported, library)

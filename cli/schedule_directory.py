@@ -15,7 +15,7 @@ from mallorn.client.model_upload import ModelUpload
 from mallorn.client.onnx_export import as_onnx
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import Target, parse_target
-from mallorn.core.values.manifest import DATABASE, MANIFEST, RECORDS, Manifest, Version, read_manifest
+from mallorn.core.values.manifest import DATABASE, MANIFEST, RECORDS, Manifest, ScheduleSet, read_manifest
 from mallorn.stack.supervised_process import search_path
 
 if TYPE_CHECKING:
@@ -31,17 +31,17 @@ GENERIC: Final[dict[str, dict[str, object]]] = {
 
 @dataclass(frozen=True)
 class ScheduleDirectory:
-    """A directory of schedules: its target, its manifest and the chosen version."""
+    """A directory of schedules: its target, its manifest and the chosen set."""
 
     directory: Path
     target: Target
     manifest: Manifest
-    version: Version = Version.ALONE
+    schedule_set: ScheduleSet = ScheduleSet.ALONE
     is_for_another: bool = False  # whether `target` replaces the one that the schedules are for
 
     def file(self, name: str) -> Path:
-        """Return the path of this version's file for TVM's database file `name`."""
-        return self.directory / self.version.file(name)
+        """Return the path of this set's file for TVM's database file `name`."""
+        return self.directory / self.schedule_set.file(name)
 
     @property
     def compile_input_files(self) -> list[Path]:
@@ -49,10 +49,10 @@ class ScheduleDirectory:
         return [(self.directory / name).absolute() for name in (MANIFEST, *DATABASE)]
 
     def create_database_folder(self, scratch: Path) -> Path:
-        """Return a folder with this version's database under TVM's usual file names."""
-        if self.version is Version.ALONE and not self.is_for_another:
+        """Return a folder with this set's database under TVM's usual file names."""
+        if self.schedule_set is ScheduleSet.ALONE and not self.is_for_another:
             return self.directory.absolute()
-        folder = scratch / self.version
+        folder = scratch / self.schedule_set
         folder.mkdir(exist_ok=True)
         for name in DATABASE:
             shutil.copyfile(self.file(name), folder / name)
@@ -79,12 +79,12 @@ class ScheduleDirectory:
 
 
 def read_schedule_directory(
-    directory: Path, target: str | None, version: Version = Version.ALONE
+    directory: Path, target: str | None, schedule_set: ScheduleSet = ScheduleSet.ALONE
 ) -> ScheduleDirectory:
     """Read a directory's manifest; one that stock TVM wrote has none and needs `target`.
 
     Raises NotFound if the directory is missing, InvalidRequest if it is for another target,
-    its manifest is invalid or it lacks the version.
+    its manifest is invalid or it lacks the set.
     """
     if not directory.is_dir():
         raise NotFound(f"there is no directory {str(directory)!r}", hint="mallorn tune MODEL --out DIR")
@@ -103,17 +103,17 @@ def read_schedule_directory(
 
         recipe = recipe_for(PLAIN.name, requested)
         manifest = Manifest(target=requested.text, recipe=recipe)
-    exported = ScheduleDirectory(directory, parse_target(manifest.target), manifest, version)
+    exported = ScheduleDirectory(directory, parse_target(manifest.target), manifest, schedule_set)
     if requested not in (None, exported.target):
         raise InvalidRequest(
             f"the schedules in {directory} are for target {exported.target}, not for {requested}",
             hint="leave --target out, or   mallorn tune MODEL --target TARGET --out OTHER_DIR",
         )
-    if version is not Version.ALONE and not all(exported.file(name).is_file() for name in DATABASE):
+    if schedule_set is not ScheduleSet.ALONE and not all(exported.file(name).is_file() for name in DATABASE):
         raise InvalidRequest(
-            f"{directory} has no schedules for --version {version}: its job ran without --contention, or the "
-            "ordinary schedules were the fastest on a busy host too",
-            hint="leave --version out, or   mallorn tune MODEL --contention --out OTHER_DIR",
+            f"{directory} has no schedules for --set {schedule_set}: its job ran without --contention, or "
+            "the ordinary schedules were the fastest on a busy host too",
+            hint="leave --set out, or   mallorn tune MODEL --contention --out OTHER_DIR",
         )
     return exported
 

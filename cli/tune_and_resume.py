@@ -22,7 +22,7 @@ from mallorn.client import out_directory
 from mallorn.client.job import Job
 from mallorn.client.local_service import connected_stack, resolve_requested_target, resolve_target_to_submit
 from mallorn.client.onnx_export import as_onnx, find_model_file
-from mallorn.client.progress_lines import FirstVersion
+from mallorn.client.progress_lines import FirstExport
 from mallorn.core.check_option_kwargs import check_option_kwargs
 from mallorn.core.check_plugin_classes import list_user_classes
 from mallorn.core.errors import Conflict, ExitCode, MallornError
@@ -149,7 +149,7 @@ class Ending:
                 print_note(
                     f"the {WORDS[seam]} {name} is not part of Mallorn: the service imports and runs it"
                 )
-            show_until_ended(job, stderr(), FirstVersion(job, self.directory), self.verbose, self.check_runs)
+            show_until_ended(job, stderr(), FirstExport(job, self.directory), self.verbose, self.check_runs)
         job.raise_for_state()
         job.fetch(self.directory)
         if self.as_json:
@@ -172,7 +172,7 @@ class Ending:
                 cause = f"the job could not be paused: {error.message}"
                 message = f"stopped following; {cause}. Follow it again with"
             print_note(f"\n{message}   {shlex.join(['mallorn', 'resume', job.id, *self.resume_options])}")
-            FirstVersion(job, self.directory).announce_first_export(
+            FirstExport(job, self.directory).announce_first_export(
                 job.status
             )  # it may be new, or only partly fetched
             if out_directory.holds_schedules_of(self.directory, job.id):

@@ -33,7 +33,7 @@ from mallorn.core.storable_json import read_json
 from mallorn.core.targets import LOCAL
 from mallorn.core.values.base import Value
 from mallorn.core.values.finish_report import ModelLatency
-from mallorn.core.values.manifest import DATABASE, MANIFEST, Manifest, Version
+from mallorn.core.values.manifest import DATABASE, MANIFEST, Manifest, ScheduleSet
 from mallorn.results.speedup import TUNED
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def verify(
     model: compile_and_bench.ModelArgument,
     schedules: compile_and_bench.SchedulesOption,
     target: compile_and_bench.TargetOption = None,
-    version: compile_and_bench.VersionOption = Version.ALONE,
+    schedule_set: compile_and_bench.ScheduleSetOption = ScheduleSet.ALONE,
     baseline: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Schedules that are timed in turn with these.")
     ] = None,
@@ -136,8 +136,9 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Prove that schedules are applied, that numbers are right and that nothing is slower."""
-    model, exported = find_model_file(model), read_schedule_directory(schedules, target, version)
-    rival = None if baseline is None else read_schedule_directory(baseline, exported.target.text, version)
+    model, exported = find_model_file(model), read_schedule_directory(schedules, target, schedule_set)
+    wanted = exported.target.text, schedule_set
+    rival = None if baseline is None else read_schedule_directory(baseline, *wanted)
     proof = proof_file(model, exported, rival, tolerance)
     verification = read_proof(proof)
     if verification is not None:
@@ -239,7 +240,7 @@ def check_applied(
         text = "the job found no schedule" if is_known else "no record applies"
         rows.append((name, "not judged" if is_known else "failed", text))
     for problem in build.problems:
-        name = f"{exported.version.file(problem.file)}, line {problem.line}"
+        name = f"{exported.schedule_set.file(problem.file)}, line {problem.line}"
         rows.append((name, "failed", problem.error))
     return [Check(kind="applied", name=name, outcome=outcome, text=text) for name, outcome, text in rows]
 

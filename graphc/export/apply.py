@@ -1,9 +1,9 @@
 """Compile an ONNX model with the schedules in this directory, using stock TVM only.
 
 python -m venv tvm-venv && tvm-venv/bin/pip install -r requirements.txt
-tvm-venv/bin/python apply.py MODEL.onnx [-o model.so] [--check] [--version loaded]
+tvm-venv/bin/python apply.py MODEL.onnx [-o model.so] [--check] [--set loaded]
 
---check compares results with onnxruntime. --version loaded uses the schedules for busy
+--check compares results with onnxruntime. --set loaded uses the schedules for busy
 machines. The graph passes are in graphc.zip, which Python imports directly.
 
 Exits with 1 and a message if the model is not the tuned one or something is missing.

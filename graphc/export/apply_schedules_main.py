@@ -16,7 +16,7 @@ from mallorn.graphc.export import export_checks
 from mallorn.graphc.export.cuda_toolkit import prepare_stock_tvm
 
 RECORDS = ("database_workload.json", "database_tuning_record.json")
-VERSIONS = ("alone", "loaded")
+SCHEDULE_SETS = ("alone", "loaded")
 
 
 def main(directory: Path) -> None:
@@ -38,10 +38,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("-o", "--output", metavar="FILE.so", help="write the compiled library to this file")
     parser.add_argument("--check", action="store_true", help="compare the outputs with onnxruntime's")
     parser.add_argument(
-        "--version",
-        choices=VERSIONS,
-        default=VERSIONS[0],
-        help="the version for an idle machine (alone) or a busy one (loaded; of jobs with --contention)",
+        "--set",
+        choices=SCHEDULE_SETS,
+        default=SCHEDULE_SETS[0],
+        help="the schedules for an idle machine (alone) or a busy one (loaded; of jobs with --contention)",
     )
     parser.add_argument(
         "--allow-missing", action="store_true", help="continue if workloads have no schedule; these are slow"
@@ -58,26 +58,24 @@ def compile_and_check(directory: Path, manifest: Any, args: argparse.Namespace) 
     Raises Refused if this machine, the model or the schedules do not allow it.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        return compile_with_records(
-            prepare_records(directory, args.version, scratch), scratch, manifest, args
-        )
+        return compile_with_records(prepare_records(directory, args.set, scratch), scratch, manifest, args)
 
 
-def prepare_records(directory: Path, version: str, scratch: str) -> str:
-    """Return a directory with the version's tuning records, named as TVM expects them.
+def prepare_records(directory: Path, schedule_set: str, scratch: str) -> str:
+    """Return a directory with the set's tuning records, named as TVM expects them.
 
     Copies records for busy machines to `scratch`. Raises Refused if there are none.
     """
-    if version == VERSIONS[0]:
+    if schedule_set == SCHEDULE_SETS[0]:
         return str(directory)
     for name in RECORDS:
-        if not (directory / f"{version}_{name}").is_file():
+        if not (directory / f"{schedule_set}_{name}").is_file():
             raise export_checks.Refused(
-                f"there are no schedules for --version {version}: the job ran without --contention, "
+                f"there are no schedules for --set {schedule_set}: the job ran without --contention, "
                 "or the ordinary schedules were the fastest on a busy host too",
-                "leave out --version",
+                "leave out --set",
             )
-        shutil.copy(directory / f"{version}_{name}", Path(scratch, name))
+        shutil.copy(directory / f"{schedule_set}_{name}", Path(scratch, name))
     return scratch
 
 

@@ -1,4 +1,4 @@
-"""A job's progress as a share and as lines of text, and download of its first version."""
+"""A job's progress as a share and as lines of text, and download of its first export."""
 
 import math
 import re
@@ -115,7 +115,7 @@ def print_line(line: str) -> None:
 
 
 @dataclass
-class FirstVersion:
+class FirstExport:
     """Downloads a job's first export to the folder `to`, or shows `to` if it is a text."""
 
     job: Job
@@ -138,7 +138,7 @@ class FirstVersion:
             if isinstance(export, ExportedEvent):
                 ratio = "" if export.latency_ratio is None else f", {export.latency_ratio:.2f} of onnxruntime"
                 moment = f"after {export.seconds:.0f} s{ratio}"
-            line = f"first version {moment}: {location}"
+            line = f"first export {moment}: {location}"
         except Unavailable:
             return ""  # the next call tries again
         except MallornError as error:

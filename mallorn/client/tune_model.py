@@ -11,7 +11,7 @@ from mallorn.client.local_service import connected_stack, resolve_requested_targ
 from mallorn.client.logins import current_url
 from mallorn.client.onnx_export import as_onnx
 from mallorn.client.out_directory import check_job, check_model, default_directory, model_id_of, out_directory
-from mallorn.client.progress_lines import FirstVersion, LineView, print_line
+from mallorn.client.progress_lines import FirstExport, LineView, print_line
 from mallorn.core.check_option_kwargs import OptionKwargs
 from mallorn.core.errors import Conflict, MallornError
 from mallorn.core.installation import missing_package
@@ -84,8 +84,8 @@ def _rewrite_hints_for_python() -> Iterator[None]:
 
 
 def _follow(job: Job, directory: Path, progress: Progress | None) -> None:
-    """Wait until the job ends and fetch its first version meanwhile; on Ctrl-C pause the job."""
-    first = FirstVersion(job, directory)
+    """Wait until the job ends and fetch its first export meanwhile; on Ctrl-C pause the job."""
+    first = FirstExport(job, directory)
     show = progress or LineView(print_line).show
 
     def report(status: JobStatus) -> None:

@@ -291,7 +291,7 @@ def _on_busy_host(report: FinishReport) -> list[str]:
     loaded_words = f"{format_latency(full.loaded_us)} with other schedules for {tasks}"
     if contention.min_programs is None:
         return [f"{takes}, and {loaded_words}: too little to keep them"]
-    wins = f"which win from {_programs(contention.min_programs)} on: apply.py MODEL --version loaded"
+    wins = f"which win from {_programs(contention.min_programs)} on: apply.py MODEL --set loaded"
     return [f"{takes}, and {loaded_words}, {wins}"]
 
 

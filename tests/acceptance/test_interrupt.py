@@ -74,13 +74,13 @@ def test_what_ctrl_c_stopped_goes_on_as_it_says_and_measures_nothing_again(
     assert set(measured_well(committed(data)).values()) == {1}
 
 
-def test_a_job_without_trials_that_ctrl_c_stopped_leaves_a_first_version_that_works(
+def test_a_job_without_trials_that_ctrl_c_stopped_leaves_a_first_export_that_works(
     networks: Path, tmp_path: Path
 ) -> None:
     said = interrupted(
-        tmp_path, networks / "dense.onnx", "--trials", "0", after=lambda told: "first version" in told
+        tmp_path, networks / "dense.onnx", "--trials", "0", after=lambda told: "first export" in told
     )
-    assert re.search(r"^first version after \d+ s, \d+\.\d\d of onnxruntime: won$", said, re.MULTILINE)
+    assert re.search(r"^first export after \d+ s, \d+\.\d\d of onnxruntime: won$", said, re.MULTILINE)
     (command,) = re.findall(
         r"^won holds a version that works. Check it with   python (.*)", said, re.MULTILINE
     )

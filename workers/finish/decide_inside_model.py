@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.finish_report import BeforeAfter, Contention, LoadedLatency, ModelContests, Swap
-from mallorn.core.values.manifest import DATABASE, Version
+from mallorn.core.values.manifest import DATABASE, ScheduleSet
 from mallorn.core.values.trial import Trial
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.measurements import Measurements, NewMeasurement
@@ -44,7 +44,7 @@ GUESSES_SHARE: Final = 1.0
 WORTH: Final = 0.02
 WORTH_UNDER_LOAD: Final = 0.05
 BEFORE, AFTER, GUESSES = "before", "after", "guesses"
-IDLE, LOADED = Version.ALONE.value, Version.LOADED.value
+IDLE, LOADED = ScheduleSet.ALONE.value, ScheduleSet.LOADED.value
 STEP: Final = "choose schedules for a busy machine"
 log = logging.getLogger(__name__)
 Times = Mapping[str, float]  # microseconds per run in each kernel, by the name of its task
@@ -219,22 +219,23 @@ def _build_and_time_under_load(
         by_slot = {winner.slot: winner for winner in candidates if winner.slot != exported.slot}
         alternatives.append(list(by_slot.values()))
     other_sets = alternative_sets(first.winners, alternatives)
-    builds = [first, *(model.build(f"versions-{n}", row) for n, row in enumerate(other_sets, 1))]
+    builds = [first, *(model.build(f"sets-{n}", row) for n, row in enumerate(other_sets, 1))]
     times = model.kernel_times(builds, full_load) if other_sets else [{}]
     sets = [build.winners for build in builds]
     _store_loaded_times(model, sets, times)
     fastest = fastest_schedules_inside(sets, times, WORTH_UNDER_LOAD)
     under_load = verify_replacements(first.winners, fastest, checker)
     swaps = list_swaps(first.winners, under_load, sets, times)
-    versions = {IDLE: first} | ({LOADED: model.build(LOADED, under_load)} if swaps else {})
+    by_set = {IDLE: first} | ({LOADED: model.build(LOADED, under_load)} if swaps else {})
     loads: list[LoadedLatency] = []
     for programs in loads_to_time(full_load):
-        us = model.latencies(versions, programs)
+        us = model.latencies(by_set, programs)
         loads.append(LoadedLatency(programs=programs, alone_us=us[IDLE], loaded_us=us.get(LOADED)))
     wins_from = find_crossover_load(loads)
     if wins_from is not None:
         for name in DATABASE:
-            shutil.copyfile(versions[LOADED].directory / name, first.directory / Version.LOADED.file(name))
+            copy = first.directory / ScheduleSet.LOADED.file(name)
+            shutil.copyfile(by_set[LOADED].directory / name, copy)
     seconds = round(time.monotonic() - started_sec, 1)
     return Contention(tasks=swaps, loads=loads, min_programs=wins_from, seconds=seconds)
 

@@ -21,8 +21,8 @@ from mallorn.core.values.manifest import (
     MANIFEST,
     Manifest,
     MeasuredOn,
+    ScheduleSet,
     TunedWorkload,
-    Version,
     read_manifest,
 )
 from mallorn.core.version import VERSION
@@ -48,7 +48,7 @@ CHECKER: Final = "onnxruntime"
 CUDA_WHEELS: Final = ("nvidia-cuda-cccl>=13,<14", "nvidia-cuda-nvcc>=13,<14", "nvidia-cuda-runtime>=13,<14")
 REQUIREMENTS: Final = "requirements.txt"
 REPORT: Final = "report.json"
-RECORDS_OF: Final = [version.file(name) for version in Version for name in DATABASE]
+RECORDS_OF: Final = [each.file(name) for each in ScheduleSet for name in DATABASE]
 EXPORTED: Final = frozenset({MANIFEST, REPORT, REQUIREMENTS, SCRIPT, ARCHIVE, *RECORDS_OF})
 REQUIREMENTS_HEAD: Final = "# What apply.py runs with: pip install -r requirements.txt"
 

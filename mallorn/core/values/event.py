@@ -140,7 +140,7 @@ class CheckedEvent(JobEvent):
 
 
 class ExportedEvent(JobEvent):
-    """A first version, checked as a whole, can be downloaded; the job continues to improve it."""
+    """A first export, checked as a whole, can be downloaded; the job continues to improve it."""
 
     kind: Literal["exported"] = "exported"
     seconds: Annotated[float, Field(description="Seconds since the job was submitted.")]

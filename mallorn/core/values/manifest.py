@@ -26,15 +26,15 @@ UNTIMED_SEC: Final = 1e8
 NOT_TIMED: Final = "the schedule was not timed"  # the reason why such a record is no measurement
 
 
-class Version(StrEnum):
+class ScheduleSet(StrEnum):
     """Set of schedules: the fastest on a quiet host, or those found for a busy host."""
 
     ALONE = "alone"
     LOADED = "loaded"
 
     def file(self, name: str) -> str:
-        """Return the file name for this version; stock TVM reads those of ALONE."""
-        return name if self is Version.ALONE else f"{self}_{name}"
+        """Return the name of this set's file; stock TVM reads those of ALONE."""
+        return name if self is ScheduleSet.ALONE else f"{self}_{name}"
 
 
 class TunedWorkload(Value):

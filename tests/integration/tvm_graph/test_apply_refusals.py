@@ -150,8 +150,8 @@ def test_a_torn_manifest_is_refused(mlp: Any, tuned: Path, refusal: Callable[...
 def test_a_version_for_busy_machines_that_is_not_there_is_named(
     mlp: Any, tuned: Path, refusal: Callable[..., str]
 ) -> None:
-    words = refusal(mlp.path, "--version", "loaded")
-    assert "there are no schedules for --version" in words
+    words = refusal(mlp.path, "--set", "loaded")
+    assert "there are no schedules for --set" in words
     assert "--contention" in words
 
 
@@ -161,6 +161,6 @@ def test_the_version_for_busy_machines_is_taken_where_it_is_asked_for(
     for name in apply_schedules_main.RECORDS:
         shutil.move(tuned / name, tuned / f"loaded_{name}")
         (tuned / name).touch()
-    found = report(mlp.path, "--version", "loaded")
+    found = report(mlp.path, "--set", "loaded")
     assert found["workloads_found"] == found["workloads"]
     assert "has a schedule" in refusal(mlp.path)

@@ -15,7 +15,7 @@ import pytest
 from mallorn.cli.compile_and_bench import WrongNumbers, check_library_outputs
 from mallorn.cli.schedule_directory import local_model, read_schedule_directory
 from mallorn.core.errors import MallornError
-from mallorn.core.values.manifest import DATABASE, RECORDS, Version
+from mallorn.core.values.manifest import DATABASE, RECORDS, ScheduleSet
 from mallorn.workers.sandbox.sandbox import WHOLE
 from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
 from tests.fixtures import answers
@@ -98,12 +98,12 @@ def test_a_torn_line_of_the_version_that_is_asked_for_is_named_and_the_good_ones
     mlp: Any, exported: Path, tmp_path: Path
 ) -> None:
     for name in DATABASE:
-        shutil.copy(exported / name, exported / Version.LOADED.file(name))
-    records = exported / Version.LOADED.file(RECORDS)
+        shutil.copy(exported / name, exported / ScheduleSet.LOADED.file(name))
+    records = exported / ScheduleSet.LOADED.file(RECORDS)
     whole = records.read_text().splitlines()
     records.write_text("\n".join([*whole[:-1], "torn"]))
     words = ("compile", mlp.path, "--schedules", str(exported), "-o", "m.so")
-    result = mallorn(*words, "--version", "loaded", cwd=tmp_path)
+    result = mallorn(*words, "--set", "loaded", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert f"{records}, line {len(whole)} cannot be used" in result.stderr
     assert f"{len(whole) - 1} of {len(whole)} workloads" in result.stdout
@@ -113,8 +113,8 @@ def test_a_torn_line_of_the_version_that_is_asked_for_is_named_and_the_good_ones
 
 def test_a_version_that_is_not_there_is_refused(mlp: Any, exported: Path, tmp_path: Path) -> None:
     words = ("compile", mlp.path, "--schedules", str(exported), "-o", str(tmp_path / "m.so"))
-    result = answers.mallorn(*words, "--version", "loaded")
-    answers.refused(result, "has no schedules for --version loaded", "mallorn tune MODEL --contention")
+    result = answers.mallorn(*words, "--set", "loaded")
+    answers.refused(result, "has no schedules for --set loaded", "mallorn tune MODEL --contention")
 
 
 def test_schedules_of_another_target_are_refused(mlp: Any, exported: Path, tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_what_takes_next_to_nothing_keeps_its_likeliest_guess(workshop, model, m
     assert slots == {"w0": {0, 1, 2}, "w1": {0}}
 
 
-def test_a_first_version_is_exported_before_anything_is_refined(workshop, model):
+def test_a_first_export_is_exported_before_anything_is_refined(workshop, model):
     job, _ = guessed(workshop)
     told = workshop.read(lambda session: Events(session).newest(job, ExportedEvent))
     assert told.seconds >= 0
@@ -145,7 +145,7 @@ def test_times_inside_the_model_are_kept_in_a_context_of_their_own(workshop, mod
 
 def test_its_schedules_are_promoted_with_the_error_of_the_whole_model(workshop, model):
     job, _ = guessed(workshop)
-    # No more than the first version is off, and what was joined of the first version.
+    # No more than the first export is off, and what was joined of the first export.
     assert [each.max_error for each in promoted(workshop, job)] == [2e-7, 2e-7]
 
 
@@ -169,7 +169,7 @@ def test_each_task_is_decided_alone_where_the_host_has_no_memory_for_the_model(w
     assert timed_alone > 0
 
 
-def test_the_first_version_is_handed_out_where_the_others_do_not_compile(workshop, model, monkeypatch):
+def test_the_first_export_is_handed_out_where_the_others_do_not_compile(workshop, model, monkeypatch):
     build = JobModel.build
 
     def built(job_model, name, winners):
@@ -186,7 +186,7 @@ def test_the_first_version_is_handed_out_where_the_others_do_not_compile(worksho
     assert left["step"] == "choose among default schedules inside the whole model"
 
 
-def test_a_job_may_be_cancelled_with_its_first_version(workshop, model, monkeypatch):
+def test_a_job_may_be_cancelled_with_its_first_export(workshop, model, monkeypatch):
     exported = []
     monkeypatch.setattr(
         "mallorn.workers.finish.guess_inside_model.choose_fastest_guesses",

@@ -9,7 +9,7 @@ import pytest
 from mallorn.cli.schedule_directory import read_schedule_directory
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
-from mallorn.core.values.manifest import DATABASE, Version
+from mallorn.core.values.manifest import DATABASE, ScheduleSet
 
 TARGET = {"kind": "llvm", "mcpu": "znver4", "num-cores": 2}
 RECIPE = {"name": "tuned", "version": 1, "before": [], "after": []}
@@ -58,9 +58,9 @@ def test_logs_of_stock_tvm_need_a_target_and_go_with_the_plain_recipe(tmp_path: 
 
 def test_a_version_for_busy_machines_is_found_under_the_names_that_tvm_looks_for(tmp_path: Path) -> None:
     for name in DATABASE:
-        for version in Version:
+        for version in ScheduleSet:
             (tmp_path / version.file(name)).write_text(version)
-    for version in Version:
+    for version in ScheduleSet:
         found = read_schedule_directory(write(tmp_path), None, version)
         scratch = tmp_path / f"scratch-{version}"
         scratch.mkdir()
@@ -70,7 +70,7 @@ def test_a_version_for_busy_machines_is_found_under_the_names_that_tvm_looks_for
 
 
 def test_a_version_that_the_job_did_not_find_is_refused(tmp_path: Path) -> None:
-    (tmp_path / Version.LOADED.file(DATABASE[0])).write_text("torn")
-    with pytest.raises(InvalidRequest, match="no schedules for --version loaded") as refused:
-        read_schedule_directory(write(tmp_path), None, Version.LOADED)
+    (tmp_path / ScheduleSet.LOADED.file(DATABASE[0])).write_text("torn")
+    with pytest.raises(InvalidRequest, match="no schedules for --set loaded") as refused:
+        read_schedule_directory(write(tmp_path), None, ScheduleSet.LOADED)
     assert "--contention" in refused.value.hint

@@ -16,7 +16,7 @@ from mallorn.cli.terminal.job_options import parse_input_shape, parse_options
 from mallorn.cli.terminal.output import print_error, stdout, table
 from mallorn.client.job import Job
 from mallorn.client.progress_lines import (
-    FirstVersion,
+    FirstExport,
     LineView,
     advise_on_budget,
     completed_share,
@@ -97,8 +97,8 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_view, "REFRESH_SEC", 0.0)
 
 
-class Exported(FirstVersion):
-    """A first version that is there from the start."""
+class Exported(FirstExport):
+    """A first export that is there from the start."""
 
     def announce_first_export(self, status: JobStatus) -> str:
         line, self.to = str(self.to), ""
@@ -178,10 +178,10 @@ def test_a_terminal_gets_a_bar() -> None:
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_a_first_version_is_told_in_a_line_that_stays(terminal: bool) -> None:
+def test_a_first_export_is_told_in_a_line_that_stays(terminal: bool) -> None:
     scripted = Scripted(job("finishing", reason="times it"), job("finishing"), job("done"))
-    told = watched(scripted, terminal, first="first version after 12 s: won")
-    assert told.count("first version after 12 s: won\n") == 1
+    told = watched(scripted, terminal, first="first export after 12 s: won")
+    assert told.count("first export after 12 s: won\n") == 1
 
 
 def test_verbose_adds_the_table_of_tasks() -> None:
@@ -204,7 +204,7 @@ def test_the_view_of_a_service_that_has_ended_ends_at_once() -> None:
 
     scripted = Scripted(job("tuning"), None, job("done"))
     with pytest.raises(Unavailable, match="has ended"):
-        show_until_ended(scripted, Console(), FirstVersion(scripted, ""), check_runs=check_runs)
+        show_until_ended(scripted, Console(), FirstExport(scripted, ""), check_runs=check_runs)
 
 
 def lefts(*looks: tuple[float, JobStatus]) -> list[str]:
@@ -349,7 +349,7 @@ def test_a_job_that_no_device_here_can_serve_shows_its_command_once() -> None:
     waits = job("tuning", reason=words, cause="not_here")
     console = Console(file=io.StringIO(), width=300)
     scripted = Scripted(waits, waits, job("cancelled"))
-    show_until_ended(scripted, console, FirstVersion(scripted, ""))
+    show_until_ended(scripted, console, FirstExport(scripted, ""))
     assert isinstance(console.file, io.StringIO)
     told = console.file.getvalue()
     assert told.count("next: mallorn device --target 't' --tracker 10.0.0.2:9190") == 1
@@ -359,4 +359,4 @@ def test_a_job_that_the_service_paused_is_followed_no_longer() -> None:
     paused = job("paused", reason="waited 10 minutes for a device\nmallorn device")
     console = Console(file=io.StringIO(), width=300)
     scripted = Scripted(paused)
-    assert show_until_ended(scripted, console, FirstVersion(scripted, "")).state == "paused"
+    assert show_until_ended(scripted, console, FirstExport(scripted, "")).state == "paused"

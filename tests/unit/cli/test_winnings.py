@@ -214,7 +214,7 @@ def test_what_the_model_takes_beside_other_programs_is_told_with_what_wins_there
     takes = "beside 2 programs that compute and stream memory the model takes 8.000 ms, 4.000 ms beside none"
     assert busy(2, 1) == [
         f"{takes}, and 6.000 ms with other schedules for 2 tasks, which win from one program on: "
-        "apply.py MODEL --version loaded"
+        "apply.py MODEL --set loaded"
     ]
     assert busy(1, None) == [
         f"{takes}, and 6.000 ms with other schedules for one task: too little to keep them"

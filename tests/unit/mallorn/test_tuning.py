@@ -213,7 +213,7 @@ def test_who_wants_to_be_told_is_and_nothing_is_printed(
 
 
 class Exporting(Service):
-    """A service whose job has a first version from the start."""
+    """A service whose job has a first export from the start."""
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         if request.url.path.endswith("/events"):
@@ -223,7 +223,7 @@ class Exporting(Service):
         return httpx.Response(200, json={**answer.json(), "exported": True}) if told else answer
 
 
-def test_who_interrupts_a_job_that_has_a_first_version_finds_it_in_the_directory(
+def test_who_interrupts_a_job_that_has_a_first_export_finds_it_in_the_directory(
     use: Use, model: Path, tmp_path: Path
 ) -> None:
     def interrupt(_status: JobStatus) -> None:
@@ -235,12 +235,12 @@ def test_who_interrupts_a_job_that_has_a_first_version_finds_it_in_the_directory
     assert (tmp_path / "tuned" / "database_workload.json").is_file()
 
 
-def test_a_first_version_is_told_on_stderr(
+def test_a_first_export_is_told_on_stderr(
     use: Use, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     use(Exporting("finishing", "finishing", "done"))
     mallorn.tune(model, trials=0, out=tmp_path / "tuned")
-    assert capsys.readouterr().err.count(f"first version after 12 s: {tmp_path / 'tuned'}\n") == 1
+    assert capsys.readouterr().err.count(f"first export after 12 s: {tmp_path / 'tuned'}\n") == 1
 
 
 def test_the_schedules_of_another_model_are_not_written_over(use: Use, model: Path, tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ const report = (loaded_us: number | null, min_programs: number | null) => ({
 
 describe("a model beside other programs", () => {
   it("is told with the version that wins there", () => {
-    const note = "with the version for busy machines, 8 ms without it";
+    const note = "with the schedules for busy machines, 8 ms without it";
     expect(busy(job(report(6000, 1)))).toEqual([{ name: "Beside 2 programs", value: "6 ms", note }]);
   });
 
   it("is told with the version that is best alone where no other wins", () => {
-    const note = "the version that is best alone is best there";
+    const note = "the schedules that are best alone are best there";
     expect(busy(job(report(7900, null)))).toEqual([{ name: "Beside 2 programs", value: "8 ms", note }]);
     expect(busy(job(report(null, null)))).toEqual([{ name: "Beside 2 programs", value: "8 ms", note }]);
   });

@@ -33,7 +33,7 @@ export function busy(job: Job): Figure[] {
   const full = found?.loads.at(-1);
   if (!found || !full) return [];
   const wins = found.min_programs !== null && full.loaded_us !== null;
-  const note = wins ? `with the version for busy machines, ${latency(full.alone_us)} without it` : "the version that is best alone is best there";
+  const note = wins ? `with the schedules for busy machines, ${latency(full.alone_us)} without it` : "the schedules that are best alone are best there";
   return [{ name: `Beside ${plural(full.programs, "program")}`, value: latency(wins ? full.loaded_us : full.alone_us), note }];
 }
 

@@ -8,7 +8,7 @@ import pytest
 
 from mallorn.client.http_connection import LoggedEvent
 from mallorn.client.job import Job
-from mallorn.client.progress_lines import FirstVersion
+from mallorn.client.progress_lines import FirstExport
 from mallorn.core.errors import InvalidRequest, MallornError, Unavailable
 from mallorn.core.values.finish_report import FinishReport
 from tests.fixtures.told import told_job
@@ -40,23 +40,23 @@ class Exporting(Job):
 
 def test_it_is_fetched_and_told_once() -> None:
     job = Exporting()
-    first = FirstVersion(job, Path("won"))
-    assert first.announce_first_export(REFINED) == "first version after 12 s, 0.84 of onnxruntime: won"
+    first = FirstExport(job, Path("won"))
+    assert first.announce_first_export(REFINED) == "first export after 12 s, 0.84 of onnxruntime: won"
     assert first.announce_first_export(REFINED) == ""
     assert job.fetched == [Path("won")]
 
 
 def test_without_a_time_beside_onnxruntime_none_is_told() -> None:
     assert (
-        FirstVersion(Exporting(seconds=7.0), Path("won")).announce_first_export(REFINED)
-        == "first version after 7 s: won"
+        FirstExport(Exporting(seconds=7.0), Path("won")).announce_first_export(REFINED)
+        == "first export after 7 s: won"
     )
 
 
 def test_who_has_no_directory_is_told_the_command() -> None:
     job = Exporting()
     assert (
-        FirstVersion(job, "mallorn schedules 1f")
+        FirstExport(job, "mallorn schedules 1f")
         .announce_first_export(REFINED)
         .endswith("onnxruntime: mallorn schedules 1f")
     )
@@ -72,21 +72,21 @@ def test_who_has_no_directory_is_told_the_command() -> None:
     ],
     ids=["not there yet", "ended", "goes on after its end"],
 )
-def test_nothing_else_is_a_first_version(status: Any) -> None:
+def test_nothing_else_is_a_first_export(status: Any) -> None:
     job = Exporting()
-    assert FirstVersion(job, Path("won")).announce_first_export(status) == ""
+    assert FirstExport(job, Path("won")).announce_first_export(status) == ""
     assert job.fetched == []
 
 
 def test_a_coordinator_that_is_away_is_asked_again() -> None:
     job = Exporting(Unavailable("http://c does not answer"))
-    first = FirstVersion(job, Path("won"))
+    first = FirstExport(job, Path("won"))
     assert first.announce_first_export(REFINED) == ""
     assert first.announce_first_export(REFINED).endswith(": won")
 
 
 def test_what_cannot_be_written_is_told_and_the_job_goes_on() -> None:
     job = Exporting(FULL)
-    first = FirstVersion(job, Path("won"))
+    first = FirstExport(job, Path("won"))
     assert first.announce_first_export(REFINED) == FULL.message
     assert first.announce_first_export(REFINED) == ""
