@@ -23,6 +23,7 @@ from tests.fixtures.finishing import (
     handed_out,
     key,
     promoted,
+    ranged,
     report,
 )
 from tests.fixtures.tuned_jobs import tuned
@@ -125,6 +126,13 @@ def test_a_job_with_a_limit_of_time_does_without_it_too(workshop, exported, insi
     finish(workshop, job)
     assert "model_contests" not in report(workshop, job)
     assert handed_out(workshop, job) == {"w0": promoted(workshop, job)[0].latency_us}
+
+
+def test_a_range_of_shapes_does_without_it_too(workshop, exported, inside):
+    job = tuned(workshop)
+    ranged(workshop, job)
+    finish(workshop, job)
+    assert "model_contests" not in report(workshop, job)
 
 
 def test_a_rival_that_computes_wrong_is_not_handed_out(workshop, exported, check, inside):

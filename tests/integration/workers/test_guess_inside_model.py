@@ -67,10 +67,12 @@ def test_the_guess_that_is_fastest_inside_is_handed_out_and_no_candidate_is_time
     assert report(workshop, job)["tasks_us"] == {"w0": 80.0, "w1": 0.05}
 
 
-def test_the_likeliest_guesses_are_kept_where_the_whole_model_is_not_faster(workshop, model):
+def test_the_likeliest_guesses_are_kept_where_the_whole_model_is_not_faster(workshop, exported, model):
     model.model_us["after"] = 1001.0
     job, _ = guessed(workshop)
     assert handed_out(workshop, job)["w0"] == 100.0
+    # Its records were written before it was timed.
+    assert [record.run_secs for record in exported[-2:]] == [[pytest.approx(100e-6)], [pytest.approx(5e-8)]]
     assert not report(workshop, job)["model_contests"]["uses_replacements"]
 
 
@@ -362,12 +364,16 @@ def test_times_are_stored_as_those_of_the_host_that_took_them(workshop, model):
     assert [each.host_class for each in inside_contexts(workshop)] == [ENDPOINT.host_class]
 
 
-def test_times_that_were_taken_while_other_work_went_on_are_upper_bounds(workshop, model, monkeypatch):
+@pytest.mark.parametrize(("joined_us", "bound_us"), [(900.0, 80.0), (1001.0, 100.0)])
+def test_times_that_were_taken_while_other_work_went_on_are_upper_bounds(
+    workshop, model, monkeypatch, joined_us, bound_us
+):
+    model.model_us["after"] = joined_us
     monkeypatch.setattr(JobModel, "lock_host_for_timing", lambda _model: nullcontext(False))
     job, _ = guessed(workshop)
     rows = workshop.rows(job_id=job)
     assert {row.latency_us for row in rows} == {None}
-    assert [row.bound_us for row in rows] == pytest.approx([80.0, 0.05])
+    assert [row.bound_us for row in rows] == pytest.approx([bound_us, 0.05])
     told = report(workshop, job)["conditions"]
     assert (told["steady"], told["note"]) == (False, "The times of 2 of 2 winners were only upper bounds.")
 
