@@ -1,5 +1,8 @@
 """The client of a coordinator: models, jobs, their progress and results, and `mallorn.tune`."""
 
-from mallorn.client.coordinator_client import Client
+from typing import TYPE_CHECKING
 
-__all__ = ["Client"]
+from mallorn import __getattr__ as __getattr__  # imports the client, and HTTP with it, on first use
+
+if TYPE_CHECKING:
+    from mallorn.client.coordinator_client import Client as Client

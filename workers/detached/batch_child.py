@@ -56,8 +56,7 @@ class TargetDevice:
             gpu = first_gpu()
             os.environ["CUDA_VISIBLE_DEVICES"] = gpu.uuid
         set_runtime_environment(target)
-        paths = [(str(folder.absolute()), READ)]
-        mode = OFF if sandbox == OFF else BEST_EFFORT
+        mode, paths = OFF if sandbox == OFF else BEST_EFFORT, [(str(folder.absolute()), READ)]
         uuid = gpu.uuid if gpu else ""
         is_raised, meter, level = prepare_session(target.kind, uuid, room, paths, mode)
         if sandbox == REQUIRE and level != WHOLE:
@@ -69,10 +68,8 @@ class TargetDevice:
         from mallorn.workers.device.slice_timer import NEXT_SLICE, SliceTimer
 
         if tvm.__version__ != batch["tvm"]:
-            raise HostFault(
-                f"the batch was built by TVM {batch['tvm']}, but this Python has TVM {tvm.__version__}: "
-                f"pip install apache-tvm=={batch['tvm']}"
-            )
+            built = f"the batch was built by TVM {batch['tvm']}, but this Python has TVM {tvm.__version__}"
+            raise HostFault(f"{built}: pip install apache-tvm=={batch['tvm']}")
         facts: Any = runtime_facts(target, gpu, meter)
         if not target.is_cpu and not facts["accelerator"]:
             raise HostFault(f"this machine has no {target.kind} device")

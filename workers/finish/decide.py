@@ -73,10 +73,9 @@ def decide(bench: Bench) -> tuple[TaskDecisions, FinalSchedules]:
         final = store_guesses(bench, final, final.built, final.check.error, context_id)
         decisions = replace(decisions, winners=final.winners)
     names = {winner.contest.task.name for winner in final.winners}
-    left_out = [winner for winner in decisions.winners if winner.contest.task.name not in names]
     exported = [winner for winner in decisions.winners if winner.contest.task.name in names]
-    losers = [*decisions.losers, *(winner.contest for winner in left_out)]
-    return replace(decisions, winners=exported, losers=losers), final
+    left_out = [winner.contest for winner in decisions.winners if winner.contest.task.name not in names]
+    return replace(decisions, winners=exported, losers=[*decisions.losers, *left_out]), final
 
 
 def order_and_build(bench: Bench) -> tuple[TaskDecisions, FinalSchedules]:
