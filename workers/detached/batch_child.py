@@ -74,7 +74,7 @@ class TargetDevice:
         if not target.is_cpu and not facts["accelerator"]:
             raise HostFault(f"this machine has no {target.kind} device")
         # No process of the service shares locks with this one.
-        self.identity: Json = {**refresh_host_facts(facts), "locks": "", "sandbox": level}
+        self.identity: Json = {**refresh_host_facts(facts), "lock_file": "", "sandbox": level}
         self.identity["name"] = f"{self.identity['hostname']}-batch"
         own_class = [self.identity[name] for name in ("host_class", "tvm_version", "threads")]
         if batch["like"] not in (None, own_class):

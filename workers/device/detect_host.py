@@ -59,7 +59,7 @@ class Identity(HostFacts, RuntimeFacts):
     address: str
     is_local: bool
     sandbox: str  # of its sessions: `full`, `off`, or what is missing
-    locks: str  # `lock_identity` of its process
+    lock_file: str  # `lock_identity` of its process
     disturbed: dict[str, float] | None  # DisturbedInterval: what it measures under was changed
 
 
@@ -71,7 +71,7 @@ def read_host_facts() -> HostFacts:
 def refresh_host_facts(identity: Identity) -> Identity:
     """Return `identity` with this host's present governor, quota, power and locks."""
     accelerator = identity.get("accelerator", "").replace(" ", "-")
-    present: Identity = {**identity, **read_host_facts(), "locks": lock_identity()}
+    present: Identity = {**identity, **read_host_facts(), "lock_file": lock_identity()}
     if accelerator:
         present["host_class"] += f"+{accelerator}"
     if driver := identity.get("gpu_driver"):

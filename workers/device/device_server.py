@@ -273,7 +273,7 @@ class DeviceServer:
         client_host, client_locks = host_and_locks(greeting)
         self._check_conditions()
         identity = registration.identity
-        is_separate = not share_locks(client_host, client_locks, host_id(), identity["locks"])
+        is_separate = not share_locks(client_host, client_locks, host_id(), identity["lock_file"])
         if is_separate and not identity.get("accelerator") and not self._has_warned_of_locks:
             self._has_warned_of_locks = True
             log.warning("%s; %s", SEPARATE_LOCKS, SHARE_LOCKS)

@@ -85,7 +85,7 @@ def describe(
         "address": f"{host}:{port}",
         "is_local": is_local,
         "sandbox": sandbox,
-        "locks": "",
+        "lock_file": "",
         "disturbed": None,
         **read_host_facts(),
         **facts,

@@ -12,7 +12,7 @@ from tests.integration.dataset.conftest import Filled
 from tests.unit.research.replay.made_up import made_up
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-evaluate = partial(mallorn, "evaluate")
+evaluate = partial(mallorn, "costmodels", "evaluate")
 
 
 @pytest.fixture(autouse=True)

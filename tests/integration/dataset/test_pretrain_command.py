@@ -13,7 +13,7 @@ from tests.fixtures.answers import data, mallorn, refused
 from tests.integration.dataset.conftest import Filled
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-pretrain = partial(mallorn, "pretrain")
+pretrain = partial(mallorn, "costmodels", "pretrain")
 
 
 @pytest.fixture(autouse=True)

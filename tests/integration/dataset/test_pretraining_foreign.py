@@ -149,7 +149,7 @@ def test_a_model_of_another_view_cannot_learn_from_them(products: Database) -> N
 @pytest.fixture
 def pretrain(products: Database, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     monkeypatch.setenv("MALLORN_DATABASE_URL", products.url)
-    return partial(mallorn, "pretrain")
+    return partial(mallorn, "costmodels", "pretrain")
 
 
 @ON_SQLITE

@@ -111,8 +111,8 @@ LISTS = {
 FILL = """
 with recursive n(at) as (select 0 union all select at + 1 from n where at < 4000)
 insert into jobs
-    (id, owner, name, model_id, target_id, seed, priority, options, state, reason, event_count, created_at)
-select 'j' || at, 'o' || (at % 50), 'net', 'm' || (at % 900), :target, 0, 0, '{}', 'done', '', 0, at from n
+    (id, owner, name, model_id, target_id, seed, priority, options, state, event_count, created_at)
+select 'j' || at, 'o' || (at % 50), 'net', 'm' || (at % 900), :target, 0, 0, '{}', 'done', 0, at from n
 """
 LABELS = "insert into job_labels (job_id, key, value) select id, 'team', owner from jobs"
 
