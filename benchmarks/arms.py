@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.fresh import fresh_stack
-from mallorn.client import Client
+from mallorn.client.coordinator_client import Client
 from mallorn.client.job import Job
 from mallorn.client.local_service import wait_for_device
 from mallorn.core.targets import Target

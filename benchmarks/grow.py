@@ -18,7 +18,7 @@ from typing import Final
 
 from benchmarks.fresh import fresh_stack
 from mallorn.cli.wait_until_tuned import interrupt_on_signals, wait_until_tuned
-from mallorn.client import Client
+from mallorn.client.coordinator_client import Client
 from mallorn.client.job import Job
 from mallorn.client.local_service import wait_for_device
 from mallorn.core.errors import MallornError

@@ -18,7 +18,7 @@ from mallorn.cli.terminal.output import (
     print_rows,
     stdout,
 )
-from mallorn.client import Client
+from mallorn.client.coordinator_client import Client
 from mallorn.core.cost_model_name import CostModelName
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.values.cost_model_version import CostModelVersion

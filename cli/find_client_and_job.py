@@ -10,7 +10,7 @@ from typing import Final
 import httpx
 
 from mallorn.cli.terminal.output import print_note
-from mallorn.client import Client
+from mallorn.client.coordinator_client import Client
 from mallorn.client.job import Job
 from mallorn.core.address_checks import NotYours, check_own_service
 from mallorn.core.errors import Conflict, NotFound, Unavailable

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import typer
 
 from mallorn.cli.terminal.output import KeyOption, can_ask_user, print_note, print_rows
-from mallorn.client import Client
+from mallorn.client.coordinator_client import Client
 from mallorn.client.logins import Login, logins_file, read_logins, write_logins
 from mallorn.core.api_keys import hash_secret, new_secret
 from mallorn.core.errors import MallornError, NotFound, TimedOut, Unauthorized

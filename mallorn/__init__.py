@@ -8,7 +8,7 @@ from mallorn.core.errors import MallornError
 from mallorn.core.version import VERSION
 
 if TYPE_CHECKING:
-    from mallorn.client import Client
+    from mallorn.client.coordinator_client import Client
     from mallorn.client.job import Job
     from mallorn.client.onnx_export import to_onnx
     from mallorn.client.tune_model import tune

@@ -20,7 +20,7 @@ from benchmarks.fresh import fresh_stack
 from benchmarks.hosts import describe_host
 from benchmarks.model_folder import files_of, folder_parser
 from benchmarks.zoo.row import Row, table
-from mallorn.client import Client
+from mallorn.client.coordinator_client import Client
 from mallorn.client.job import Job
 from mallorn.client.local_service import wait_for_device
 from mallorn.core.errors import MallornError

@@ -24,7 +24,7 @@ from mallorn.wording.format_values import Cell, Column, cell
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from mallorn.client import Client
+    from mallorn.client.coordinator_client import Client
 
 
 T = TypeVar("T")
@@ -99,7 +99,7 @@ def stderr() -> Console:
 def client(url: str | None, api_key: str | None, data: Path | None = None) -> "Client":
     """Return a client of the coordinator at `url`, else of the service on a data directory.
     Raises Unavailable if `data` is given and no service runs on it."""
-    from mallorn.client import Client  # parts of the service do not need its imports
+    from mallorn.client.coordinator_client import Client  # parts of the service do not need its imports
 
     directory = DataDir((data or Settings().data_dir).expanduser().absolute())
     stack = None if url else directory.read_running_stack()

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from sqlalchemy.orm import Session
 
-from mallorn.core.states import JobState
+from mallorn.core.states import JobState, Waiting
 from mallorn.core.values.event import PausedEvent
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
@@ -74,7 +74,7 @@ def test_news_come_through(url: str, open_page: Open, rows: OwnedRows) -> None:
     page.get_by_text("live", exact=True).wait_for()
 
     def pause(session: Session) -> None:
-        Jobs(session).pause(rows.job_id, "local", "for a cup of tea")
+        Jobs(session).pause(rows.job_id, "local", Waiting("for a cup of tea"))
         Events(session).append(rows.job_id, PausedEvent(state=JobState.PAUSED))
 
     rows.write(pause)

@@ -9,7 +9,7 @@ import typer
 
 from mallorn.cli import tune_and_resume
 from mallorn.cli.tune_and_resume import Ending
-from mallorn.client import Client
+from mallorn.client.coordinator_client import Client
 from mallorn.client.http_connection import LoggedEvent
 from mallorn.client.job import Job
 from mallorn.client.out_directory import (

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, update
 
-from mallorn.client import Client
+from mallorn.client.coordinator_client import Client
 from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import NearestSchedule
 from mallorn.db.repositories.measuring_contexts import Contexts

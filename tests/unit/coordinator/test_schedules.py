@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from mallorn.client import Client
+from mallorn.client.coordinator_client import Client
 from mallorn.core.artifact_uris import scripts_uri
 from mallorn.core.job_options import JobOptions
 from mallorn.core.values.dataset import VerifiedSchedule

@@ -7,7 +7,7 @@ import pytest
 from onnx import helper
 
 from mallorn.cli.terminal import free_dimensions as on_terminal
-from mallorn.client import Client
+from mallorn.client.coordinator_client import Client
 from mallorn.client.model_upload import find_free_inputs
 from mallorn.core.check_option_kwargs import free_dimensions_error
 from mallorn.core.errors import InvalidModel
