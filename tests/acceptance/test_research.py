@@ -150,7 +150,7 @@ def test_a_job_names_each_system(client: Client, tmp_path: Path) -> None:
     for system, options in systems().items():
         measured = {} if "mode" in options else {"measurer": "simulated"}
         try:
-            job = client.tune(model, "local", 4 if measured else None, name=system, **options, **measured)
+            job = client.submit(model, "local", 4 if measured else None, name=system, **options, **measured)
         except MissingPackage as error:
             if "mallorn-research[" not in error.hint:  # torch or FLAML, which not every host has
                 raise

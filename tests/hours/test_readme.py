@@ -18,7 +18,7 @@ FEW = 4  # where a reader has the time for hundreds
 # Spaces in all paths, no language, a terminal that knows nothing, files that only their owner may read.
 ODD = {"LANG": "C", "LC_ALL": "C", "TERM": "dumb"}
 UMASK = 0o077
-BESIDES = ("Makefile", "README.md", "requirements", "services/dashboard/node.sh")
+BESIDES = ("Makefile", "README.md", "requirements", "research/pyproject.toml", "services/dashboard/node.sh")
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +30,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     made = Checkout(root, place / "and data")
     made.env |= ODD
     for name in BESIDES:
+        (made.root / name).parent.mkdir(parents=True, exist_ok=True)
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, made.root / name)
     set_up(made.root)
