@@ -15,7 +15,7 @@ from mallorn.cli.terminal.progress_bars import bar
 from mallorn.core.errors import NotFound
 from mallorn.core.registry import resolve
 from mallorn.core.targets import parse_target
-from mallorn.core.values.manifest import MANIFEST, RECORDS, WORKLOADS, read_manifest
+from mallorn.core.values.manifest import MANIFEST, read_manifest
 
 if TYPE_CHECKING:
     from mallorn.db.session import Database
@@ -107,9 +107,8 @@ def import_datasets(
 def import_logs(database: "Database", path: Path, tally: ImportTally) -> None:
     """Import directories that `mallorn tune` wrote under a path, and logs of other tuners."""
     with require_packages("server,worker"):
-        from mallorn.workers.shared_schedules.import_records import load_tuning_export
-    root = path.parent if path.name in (RECORDS, WORKLOADS) else path
-    databases = sorted({file.parent for file in root.rglob(RECORDS)})
+        from mallorn.workers.shared_schedules.import_records import find_databases, load_tuning_export
+    databases = find_databases(path)
     exports = [directory for directory in databases if (directory / MANIFEST).is_file()]
     with bar(f"reading {path.name}") as progress:
         for number, directory in enumerate(exports, 1):

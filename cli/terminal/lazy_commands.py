@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from mallorn.core.errors import MallornError, MissingPackage, PluginFailed
+from mallorn.core.errors import MallornError, MissingPackage, PluginFailed, UnknownName
 from mallorn.core.registry import find_plugins, list_names, resolve
 
 #: Seam of commands in the registry. `GROUP.NAME` is the command NAME of a group.
@@ -40,11 +40,11 @@ class LazyGroup(TyperGroup):
         settings: dict[str, bool] = {}
         if colon:
             function = getattr(import_module(module), attribute)
-        elif location not in find_plugins(COMMANDS) and location not in list_names(COMMANDS):
-            return None
         else:
             try:
                 function = resolve(COMMANDS, location)
+            except UnknownName:
+                return None
             except (MissingPackage, PluginFailed) as error:
                 # Accepts any arguments, and raises the error when it is called.
                 function = _raise_when_called(error)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, case, delete, func, or_, select, true, tuple_, update
+from sqlalchemy import ColumnElement, case, delete, func, literal, or_, select, true, tuple_, update
 
 from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.job_options import KeptOptions
@@ -287,8 +287,10 @@ class Jobs(Repository):
 
     def set_step(self, job_id: str, step: JobStep | None) -> None:
         """Set what is done for an active job, which waits no more; None: what its state says."""
-        is_active = Job.id == job_id, Job.state.in_(ACTIVE)
-        self.execute_and_count(update(Job).where(*is_active).values(UNEXPLAINED | {"step": step}))
+        # A round sets the same step with each of its commits: the row is not written again.
+        is_other = or_(Job.waiting_because != "", Job.step.is_distinct_from(literal(step, Job.step.type)))
+        conditions = Job.id == job_id, Job.state.in_(ACTIVE), is_other
+        self.execute_and_count(update(Job).where(*conditions).values(UNEXPLAINED | {"step": step}))
 
     def store_report_columns(self, job_id: str, **report: Any) -> None:
         """Store results of import, planning or finish; arguments name columns of Job."""
@@ -370,9 +372,9 @@ class JobsWaitingForDevice(Repository):
     def set_waiting(self, target: str, waiting: Waiting) -> None:
         """Show in a target's active jobs why they wait for a device."""
         target_id = select(TargetRow.id).where(TargetRow.text == target).scalar_subquery()
-        is_other = Job.state.in_(ACTIVE), _RUNS, Job.waiting_because != waiting.waiting_because
+        waits_otherwise = Job.state.in_(ACTIVE), _RUNS, Job.waiting_because != waiting.waiting_because
         self.execute_and_count(
-            update(Job).where(Job.target_id == target_id, *is_other).values(asdict(waiting))
+            update(Job).where(Job.target_id == target_id, *waits_otherwise).values(asdict(waiting))
         )
 
     def waiting_since(self, job: Job) -> float:

@@ -103,9 +103,9 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
 #: What mallorn-research brings, by seam, and the extra of that package which a name needs. A
 #: process without the package checks names by this table and says how to install it.
 RESEARCH_NAMES: Final[dict[str, Mapping[str, str]]] = {
-    "search": {
-        **dict.fromkeys(("beam", "bo", "es", "felix", "generator", "guided", "mcts", "ppo", "qlearning"), ""),
-    },
+    "search": dict.fromkeys(
+        ("beam", "bo", "es", "felix", "generator", "guided", "mcts", "ppo", "qlearning"), ""
+    ),
     "sampler": dict.fromkeys(("clustered", "diverse"), ""),
     "cost_model": {
         **dict.fromkeys(("ensemble", "forest", "generator", "headfirst", "lfbo", "mlp", "residual"), ""),

@@ -1,11 +1,11 @@
 """Order each task's candidates: by their times apart, by stored results and models, or by guesses.
 
-Each `Order` returns every task's first choice, and its rivals in the order in which a finish
-tries them inside the whole model.
+Each function named ``order_by_`` returns every task's first choice, and its rivals in the order in
+which a finish tries them inside the whole model.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -83,9 +83,6 @@ class TaskDecisions:
     @property
     def contests(self) -> list[Contest]:
         return [*(winner.contest for winner in self.winners), *self.losers]
-
-
-Order = Callable[[Bench], TaskDecisions]
 
 
 @dataclass(frozen=True, slots=True)

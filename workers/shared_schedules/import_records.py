@@ -99,20 +99,15 @@ def import_schedules(
     directories = list(iterate_databases(root))
     with open_sandboxed_compiler(root) as graphs:
         for number, (target, directory) in enumerate(directories, 1):
-            _import_directory(database, graphs, target, directory, report, counts)
+            counts.add(_import_directory(database, graphs, target, directory, report))
             progress(number, len(directories))
     return counts
 
 
 def _import_directory(
-    database: Database,
-    graphs: ModelCompiler,
-    target: Target,
-    directory: Path,
-    report: Report,
-    counts: LoadedLog,
-) -> None:
-    provenance = read_provenance(directory)
+    database: Database, graphs: ModelCompiler, target: Target, directory: Path, report: Report
+) -> LoadedLog:
+    counts, provenance = LoadedLog(), read_provenance(directory)
 
     def provenance_of(record: Restored) -> Provenance:
         line = provenance[record.line - 1]
@@ -121,22 +116,26 @@ def _import_directory(
     for start in range(0, len(provenance), BATCH):
         log = graphs.read_metaschedule_log(str(directory), start, min(BATCH, len(provenance) - start))
         records = [record for record in log.records if record.target == target.text]
-        problems = [Problem(str(directory / bad.file), bad.line, bad.error) for bad in log.problems]
-        problems += [
-            Problem(
-                str(directory / RECORDS), record.line, f"the record is for another target: {record.target}"
-            )
-            for record in log.records
-            if record.target != target.text
-        ]
-        for problem in problems:
-            report(problem)
+        for bad in log.problems:
+            report(Problem(str(directory / bad.file), bad.line, bad.error))
+        for record in log.records:
+            if record.target != target.text:
+                words = f"the record is for another target: {record.target}"
+                report(Problem(str(directory / RECORDS), record.line, words))
         names = {record.task.key: provenance[record.line - 1].name for record in records}
         with database.transaction() as session:
             restored = RestoredLog(records, [], log.tvm_version, log.lines)
             new_count = store_records(session, restored, provenance_of, names)
-        counts.added += new_count
-        counts.known += len(records) - new_count
+        counts.add(LoadedLog(new_count, len(records) - new_count))
+    return counts
+
+
+def find_databases(path: Path) -> list[Path]:
+    """Return the directories under a path, at any depth, that hold a MetaSchedule database, or
+    the directory to which `path` belongs as a file of one."""
+    if path.is_file():
+        return [path.parent] if path.name in (RECORDS, WORKLOADS) else []
+    return sorted({file.parent for file in path.rglob(RECORDS)})
 
 
 def load_tuning_export(database: Database, directory: Path, report: Report) -> LoadedLog:

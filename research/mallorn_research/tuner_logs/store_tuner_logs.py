@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Final
 
 from mallorn.core.errors import NotFound
-from mallorn.core.values.manifest import MANIFEST, RECORDS, WORKLOADS
+from mallorn.core.values.manifest import MANIFEST
 from mallorn.db.dataset.take_snapshots import Progress, ignore_progress
 from mallorn.db.repositories.tuner_log_records import ForeignRecords
 from mallorn.db.session import Database
+from mallorn.workers.shared_schedules.import_records import find_databases
 from mallorn.workers.shared_schedules.read_json_lines import LoadedLog, Report
 from mallorn_research.tuner_logs import metaschedule, tenset
 
@@ -18,9 +19,7 @@ BATCH: Final = 2_000
 def find_logs(path: Path) -> list[Path]:
     """Return the logs under a path, at any depth: directories that are MetaSchedule databases,
     otherwise all JSON files (TenSet). Raises NotFound if there is no log."""
-    if path.is_file():
-        return [path.parent if path.name in (RECORDS, WORKLOADS) else path]
-    logs = sorted({file.parent for file in path.rglob(RECORDS)}) or sorted(path.rglob("*.json"))
+    logs = find_databases(path) or ([path] if path.is_file() else sorted(path.rglob("*.json")))
     if not logs:
         raise NotFound(
             f"nothing in {path} is an export, a MetaSchedule database or a file of measure records",

@@ -113,8 +113,7 @@ def create_or_find_job(
         )
         job, is_new = Jobs(session).create(new_job)
         if is_new:
-            for seam in sorted(RESEARCH_NAMES.keys() & JobOptions.model_fields.keys()):
-                check_libraries(session, seam, getattr(options, seam))
+            check_libraries(session, options)
             check_work_quotas(session, parts.settings, owner)
             JobLabels(session).change(job.id, request.labels)
             Events(session).append(job.id, SubmittedEvent(trials=job.trials, minutes=job.minutes))
@@ -130,21 +129,23 @@ def hash_request(request: JobIn) -> str:
     return hashlib.sha256(request.model_dump_json(exclude_unset=True).encode()).hexdigest()
 
 
-def check_libraries(session: Session, seam: str, name: str) -> None:
+def check_libraries(session: Session, options: JobOptions) -> None:
     """Raise MissingPackage if workers are live but none of them has the libraries of a choice.
 
     Without a live worker the job waits. A worker of an older version, which does not report
     its cost models, counts as able.
     """
     live = [worker for worker in Workers(session).list(SILENT_SEC) if not worker.info.stopped]
-    tuning = [worker for worker in live if worker.info.can_tune]
-    if libraries := missing_libraries(name, [worker.info for worker in tuning], seam):
-        hosts = ", ".join(sorted({worker.id.rsplit("-", 2)[0] for worker in tuning}))
-        words, extras = " and ".join(libraries), ",".join({*libraries} - {RESEARCH})
-        raise MissingPackage(
-            f"the {WORDS[seam]} {name} needs {words}, which no worker on {hosts} has",
-            hint=f"{pip_install_command(extras, RESEARCH)}   (on a worker's host; then restart it)",
-        )
+    tuning = {worker.id: worker.info for worker in live if worker.info.can_tune}
+    for seam in sorted(RESEARCH_NAMES.keys() & JobOptions.model_fields.keys()):
+        name = getattr(options, seam)
+        if libraries := missing_libraries(name, [*tuning.values()], seam):
+            hosts = ", ".join(sorted({worker.rsplit("-", 2)[0] for worker in tuning}))
+            words, extras = " and ".join(libraries), ",".join({*libraries} - {RESEARCH})
+            raise MissingPackage(
+                f"the {WORDS[seam]} {name} needs {words}, which no worker on {hosts} has",
+                hint=f"{pip_install_command(extras, RESEARCH)}   (on a worker's host; then restart it)",
+            )
 
 
 def missing_libraries(name: str, workers: Sequence[WorkerInfo], seam: str = "cost_model") -> list[str]:

@@ -3,11 +3,11 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import event, update
 
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.outcomes import LEFT_UNBUILT, NOT_COMPILED, Outcome
-from mallorn.core.states import JobState, RoundState
+from mallorn.core.states import JobState, RoundState, Waiting
 from mallorn.core.values.job import JobStep
 from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.dataset_statistics import Statistics
@@ -116,6 +116,24 @@ def test_a_move_happens_only_from_the_states_it_names(rows, jobs):
     jobs.move_to_state(rows.job_id, [JobState.FINISHING], JobState.DONE)
     job = jobs.get(rows.job_id, None)
     assert job.created_at <= job.started_at <= job.finished_at
+
+
+@pytest.mark.parametrize("step", [STEP, None])
+def test_a_step_that_is_set_again_writes_no_row(rows, jobs, step):
+    jobs.set_waiting(rows.job_id, Waiting("waits for a device", "mallorn device"))
+    written = []
+
+    def count(connection, cursor, statement, *_):
+        if statement.startswith("UPDATE jobs"):
+            written.append(cursor.rowcount)
+
+    event.listen(rows.database.engine, "after_cursor_execute", count)
+    for _ in range(3):
+        jobs.set_step(rows.job_id, step)
+    event.remove(rows.database.engine, "after_cursor_execute", count)
+    assert written == [1, 0, 0]
+    job = jobs.get(rows.job_id, None)
+    assert (job.step, job.waiting_because, job.hint) == (step, "", "")
 
 
 @pytest.mark.parametrize("state", [JobState.QUEUED, JobState.IMPORTING, JobState.TUNING])

@@ -10,6 +10,7 @@ from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.manifest import RECORDS, WORKLOADS
 from mallorn.db.repositories.tuner_log_records import ForeignTrial
+from mallorn.workers.shared_schedules.import_records import find_databases
 from mallorn.workers.shared_schedules.read_json_lines import Problem
 from mallorn_research.tuner_logs.metaschedule import read_database
 from mallorn_research.tuner_logs.store_tuner_logs import find_logs
@@ -124,6 +125,14 @@ def test_records_of_a_torn_program_are_named_too(tmp_path: Path) -> None:
     assert len(records) == 1
     assert [(Path(problem.file).name, problem.line) for problem in problems] == [(WORKLOADS, 2), (RECORDS, 1)]
     assert "line 2 of database_workload.json" in problems[1].error
+
+
+def test_a_file_of_a_database_names_its_own_directory_and_none_below(tmp_path: Path) -> None:
+    for name in ("one", "one/below"):
+        metaschedule(tmp_path / name, [])
+    for name in (RECORDS, WORKLOADS):
+        assert find_databases(tmp_path / "one" / name) == [tmp_path / "one"]
+    assert find_databases(tmp_path) == [tmp_path / "one", tmp_path / "one" / "below"]
 
 
 def test_logs_are_found_at_any_depth(tmp_path: Path) -> None:
