@@ -194,8 +194,8 @@ layers: setup ## import-linter: who may import whom; and make house
 	python -m benchmarks.house_budget || failed=1
 	exit $$failed
 
-digests: setup ## compare all that is compiled for the example networks with the committed digests (COMMIT=... prints texts)
-	@python -m benchmarks.digests $(if $(COMMIT),--against $(COMMIT))
+digests: setup ## compare all that is compiled for the example networks with the committed digests (COMMIT=... prints texts, THIRD=1 takes a third)
+	@python -m benchmarks.digests $(if $(THIRD),--third) $(if $(COMMIT),--against $(COMMIT))
 
 house: setup ## figures of the house against their budgets in house.toml
 	@python -m benchmarks.house_budget

@@ -1,11 +1,12 @@
 """Digests of all that is compiled for the example networks, compared with a committed file (`make digests`).
 
-python -m benchmarks.digests [--write] [--networks mlp,words-int8] [--targets avx2,sm_90a] [--against COMMIT]
+python -m benchmarks.digests [--third] [--write] [--networks mlp,...] [--targets avx2,...] [--against COMMIT]
 
 By network and target: the module after each graph pass that changed it and, of each task, its program, the
 decisions of the first guess and the code that is generated for it. A refactoring leaves the file as it is. A
 change that means to alter code commits the new digests (`--write`) beside its reason; `--against` prints, as
-text, what differs from a commit. Without `--write`, exits with 1 if anything differs from the file.
+text, what differs from a commit. Without `--write`, exits with 1 if anything differs from the file. `--third`
+compiles a third of the cases, drawn by the product's code: each change of the code draws another third.
 
 A task's key is a hash of its program: a change that keeps all keys invalidates no measurement.
 """
@@ -36,6 +37,7 @@ from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.machine import assume_typical_cpu, assume_typical_gpu
 from mallorn.graphc.export.code_generation import compile_to_library
 from mallorn.searchers.roller.rank_candidates import ranked
+from mallorn.workers.host.code_digest import source_parts
 from mallorn.workers.tvm.network.extract_tasks import describe_tasks
 from mallorn.workers.tvm.network.graph_recipes import check_recipe, recipe_for
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
@@ -177,6 +179,12 @@ def differences(current: Digests, stored: Digests) -> list[str]:
     return [name for name in names if current.get(name) != stored.get(name)]
 
 
+def draw_third(cases: Sequence[Case]) -> Sequence[Case]:
+    """Return a third of the cases, which the code of the graph compiler and of the space chooses."""
+    first = int(_digest(repr(sorted(source_parts().items()))), 16) % 3
+    return cases[first::3]
+
+
 def write_texts(cases: Sequence[Case], tree: Path, folder: Path) -> None:
     """Write the texts of cases as a checkout of this repository compiles them."""
     words = [part for case in cases for part in ("--case", "/".join(case))]
@@ -211,6 +219,7 @@ def print_text_differences(cases: Sequence[Case], commit: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--write", action="store_true", help="store the digests as the expected ones")
+    parser.add_argument("--third", action="store_true", help="of the cases, drawn by the product's code")
     parser.add_argument("--networks", type=lambda text: text.split(","), default=[*NETWORKS])
     parser.add_argument("--targets", type=lambda text: text.split(","), default=[*TARGETS])
     parser.add_argument("--case", action="append", type=lambda text: tuple(text.split("/")))
@@ -218,6 +227,8 @@ def main() -> None:
     parser.add_argument("--against", metavar="COMMIT", help="print what differs from a commit, as text")
     args = parser.parse_args()
     cases = args.case or [case for case in CASES if case[0] in args.networks and case[1] in args.targets]
+    if args.third:
+        cases = draw_third(cases)
     if not cases:
         parser.error(f"no such network and target; networks: {', '.join(NETWORKS)}")
     stored: dict[str, dict[str, Digests]] = json.loads(FROZEN.read_text()) if FROZEN.exists() else {}

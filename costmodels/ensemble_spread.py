@@ -13,8 +13,6 @@ Matrix = NDArray[np.floating[Any]]
 
 LARGEST = float(np.finfo(np.float32).max)
 UNKNOWN = -FAILED_LABEL  # spread of scores of an untrained model
-FEWEST_JUDGED = 8
-LEAST_SHARE = 0.05  # not 0, so that rows unlike the training rows always have a larger spread
 
 
 def replace_nonfinite(features: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -25,13 +23,6 @@ def replace_nonfinite(features: NDArray[np.float32]) -> NDArray[np.float32]:
 def bootstrap_counts(rng: np.random.Generator, rows: int, members: int) -> NDArray[np.int64]:
     """Return how often each member's bootstrap contains each row (members x rows)."""
     return rng.multinomial(rows, np.full(rows, 1 / rows), size=members)
-
-
-def fold_counts(rng: np.random.Generator, rows: int, members: int, parts: int) -> NDArray[np.int64]:
-    """Return 1 for each row that a member trains on, 0 for others (members x rows)."""
-    part = rng.permutation(rows) % parts
-    sees = part != np.arange(members)[:, None] if rows >= parts else np.ones((members, rows))
-    return sees.astype(np.int64)
 
 
 def weight_fast_rows(labels: Vector) -> Weights:
@@ -46,25 +37,6 @@ def unexplained_error(scores: Matrix, labels: Vector, left_out: Weights) -> floa
     error = np.average((scores - labels) ** 2, weights=left_out)
     explained = np.average(np.broadcast_to(scores.var(axis=0, ddof=1), scores.shape), weights=left_out)
     return float(np.sqrt(max(0.0, error - explained)))
-
-
-def fit_error_to_variance(scores: Matrix, labels: Vector, left_out: Weights) -> tuple[float, float]:
-    """Return `factor` and `constant`: factor * variance + constant fits squared errors.
-
-    The variance is that of the members' scores of a row; the error is that of the mean
-    score of the members that were not trained on it.
-    """
-    rows = np.flatnonzero(left_out.any(axis=0))
-    if len(rows) < FEWEST_JUDGED:
-        return 1.0, UNKNOWN**2
-    unseen, weight = (left_out > 0)[:, rows], left_out.max(axis=0)[rows]
-    mean_score = (scores[:, rows] * unseen).sum(axis=0) / unseen.sum(axis=0)
-    error, variance = (mean_score - labels[rows]) ** 2, scores[:, rows].var(axis=0, ddof=1)
-    mean_variance = np.average(variance, weights=weight)
-    variation = np.average((variance - mean_variance) ** 2, weights=weight)
-    covariance = np.average((variance - mean_variance) * error, weights=weight)
-    share = float(np.clip(covariance / variation, LEAST_SHARE, 1.0)) if variation else 1.0
-    return share, max(0.0, float(np.average(error, weights=weight) - share * mean_variance))
 
 
 def combine_member_scores(scores: Matrix, noise: float, share: float = 1.0) -> Prediction:

@@ -1,13 +1,12 @@
 """Gradient-boosted trees on decision features (the default cost model), and helpers."""
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import xgboost
-from numpy.typing import NDArray
 
 from mallorn.costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from mallorn.costmodels.ensemble_spread import (
@@ -20,7 +19,7 @@ from mallorn.costmodels.ensemble_spread import (
     untrained_prediction,
     weight_fast_rows,
 )
-from mallorn.costmodels.serialization import add_digest, as_array, check_and_remove_digest, unreadable
+from mallorn.costmodels.serialization import add_digest, check_and_remove_digest, unreadable
 from mallorn.costmodels.views import check_rows
 
 MEMBERS: Final = 4
@@ -38,9 +37,6 @@ PARAMETERS: Final = {
     "verbosity": 0,
 }
 
-Push = tuple[NDArray[Any], NDArray[Any]]  # gradient and hessian
-Objective = Callable[[NDArray[Any], xgboost.DMatrix], Push]
-
 
 def make_quantile_matrix(rows: Matrix, targets: Vector) -> xgboost.QuantileDMatrix:
     """Return rows in XGBoost's histogram bins, which all members of an ensemble share."""
@@ -53,23 +49,6 @@ def train_booster(
     """Train one member of an ensemble with squared error."""
     data.set_weight(weights)
     return xgboost.train({**PARAMETERS, "seed": int(rng.integers(2**31))}, data, num_boost_round=TREES)
-
-
-def train_classifier(
-    data: xgboost.QuantileDMatrix, weights: Weights, rng: np.random.Generator
-) -> xgboost.Booster:
-    """Train one member as a classifier of targets 0 and 1; it predicts a probability."""
-    data.set_weight(weights)
-    settings = {**PARAMETERS, "objective": "binary:logistic", "seed": int(rng.integers(2**31))}
-    return xgboost.train(settings, data, num_boost_round=TREES)
-
-
-def train_with_loss(
-    objective: Objective, data: xgboost.QuantileDMatrix, start: float, rng: np.random.Generator
-) -> xgboost.Booster:
-    """Train one member with a custom loss; `start` is the initial score of all rows."""
-    settings = {**PARAMETERS, "seed": int(rng.integers(2**31)), "base_score": start}
-    return xgboost.train(settings, data, num_boost_round=TREES, obj=objective)
 
 
 def member_scores(boosters: Sequence[xgboost.Booster], rows: Matrix) -> Matrix:
@@ -89,15 +68,6 @@ def from_bytes(blob: bytes, kind: str) -> xgboost.Booster:
     except xgboost.core.XGBoostError as error:
         raise unreadable(kind, str(error).splitlines()[0]) from error
     return booster
-
-
-def as_arrays(boosters: Sequence[xgboost.Booster]) -> dict[str, NDArray[np.uint8]]:
-    return {f"booster{index}": as_array(as_bytes(booster)) for index, booster in enumerate(boosters)}
-
-
-def from_arrays(arrays: Mapping[str, NDArray[Any]], members: int, kind: str) -> list[xgboost.Booster]:
-    """Return the boosters that `as_arrays` stored. Raises InvalidRequest for damaged bytes."""
-    return [from_bytes(arrays[f"booster{index}"].tobytes(), kind) for index in range(members)]
 
 
 KIND = "xgboost"

@@ -13,6 +13,10 @@ class NoMessage(ValueError):
     """Raised for bytes that are no protobuf message."""
 
 
+class CutShort(NoMessage):
+    """Raised if a field extends beyond the end of its message."""
+
+
 def fields(view: memoryview, start: int, end: int) -> Iterator[Field]:
     """Yield the message's fields between two offsets. Raises NoMessage if it is invalid."""
     offset = start
@@ -30,8 +34,10 @@ def fields(view: memoryview, start: int, end: int) -> Iterator[Field]:
             offset += WIDTHS[kind]
         else:
             raise NoMessage
-        if offset > end or not number:
+        if not number:
             raise NoMessage
+        if offset > end:
+            raise CutShort
         yield number if kind == BYTES else -number, begin, content, offset
 
 
@@ -42,12 +48,15 @@ def varint(view: memoryview, offset: int, end: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << (7 * position)
         if byte < 0x80:
             return value, offset + position + 1
-    raise NoMessage
+    raise NoMessage if end - offset >= LONGEST_VARINT else CutShort
 
 
-def nested_fields(view: memoryview, *path: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of messages along a path of field numbers. Raises NoMessage."""
-    places = [(0, len(view))]
+def nested_fields(
+    view: memoryview, *path: int, within: tuple[int, int] | None = None
+) -> Iterator[tuple[int, int]]:
+    """Yield start and end of messages along a path of field numbers, from the whole view or
+    from the message `within` two offsets. Raises NoMessage."""
+    places = [within or (0, len(view))]
     for field_number in path:
         places = [
             (content, end)

@@ -5,7 +5,7 @@ import mmap
 import tarfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -17,6 +17,7 @@ from mallorn.core.detect_non_onnx_format import SAMPLE_BYTES, foreign_format
 from mallorn.core.errors import Forbidden, InvalidModel, NotFound, TooMany, Unavailable
 from mallorn.core.storable_json import TOLD, quote_untrusted
 from mallorn.core.values.dataset import MODEL, UploadStatus
+from mallorn.graphc.onnx.protobuf_fields import GRAPH, CutShort, NoMessage, fields, nested_fields, number_of
 
 CHUNK_BYTES: Final = 1 << 20
 Progress = Callable[[int, int], None]  # bytes sent, bytes in all
@@ -26,12 +27,10 @@ PART_TIMEOUT_SEC: Final = 120.0  # for a connection that stalls
 PATIENCE_SEC: Final = 300.0
 LOOK_EVERY_SEC: Final = 2.0
 # Numbers of fields in onnx.proto.
-IR_VERSION, GRAPH, INITIALIZER, INPUT = 1, 7, 5, 11
+IR_VERSION, INITIALIZER, INPUT = 1, 5, 11
 TENSOR_NAME, EXTERNAL_DATA, KEY, VALUE = 8, 13, 1, 2
 INPUT_NAME, SIZE, SIZE_NAME = 1, 1, 2
 DIMENSION: Final = (2, 1, 2, 1)  # path from an input: its type, the tensor's type, its shape
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-WIDTHS: Final = {FIXED64: 8, FIXED32: 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,55 +184,31 @@ class Uploader:
             self._progress(self._sent_bytes, self._size_bytes)
 
 
-class NoProtobuf(ValueError):
-    """The bytes are not a protobuf message."""
-
-
-class CutShort(NoProtobuf):
-    """A field extends beyond the end of the message."""
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """Number, wire type and byte range of one field of a protobuf message."""
-
-    number: int
-    kind: int
-    start: int
-    end: int
-
-
 def check_onnx_file(file: Path) -> list[str]:
     """Return the names of an ONNX file's weight files. Raises InvalidModel if invalid."""
     try:
-        with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            foreign = foreign_format(data[:SAMPLE_BYTES] + data[-SAMPLE_BYTES:])
+        with _open_view(file) as view:
+            foreign = foreign_format(bytes(view[:SAMPLE_BYTES]) + bytes(view[-SAMPLE_BYTES:]))
             if foreign:
                 hint = foreign.hint.replace("MODEL", str(file))
                 raise InvalidModel(f"{str(file)!r} is {foreign.name}, not ONNX", hint=hint)
-            model, names = Field(0, BYTES, 0, len(data)), set[str]()
-            for entry in find_fields(data, model, GRAPH, INITIALIZER, EXTERNAL_DATA):
-                values = {part.number: data[part.start : part.end] for part in fields(data, entry)}
+            names = set[str]()
+            for start, end in nested_fields(view, GRAPH, INITIALIZER, EXTERNAL_DATA):
+                values = {
+                    number: bytes(view[first:last]) for number, _, first, last in fields(view, start, end)
+                }
                 if values.get(KEY) == b"location":
                     names.add(values.get(VALUE, b"").decode(errors="replace"))
-            kinds = {(part.number, part.kind) for part in fields(data, model)}
-            if {(IR_VERSION, VARINT), (GRAPH, BYTES)} <= kinds:
+            if {-IR_VERSION, GRAPH} <= {number for number, *_ in fields(view, 0, len(view))}:
                 return sorted(names)
     except OSError as error:
         raise InvalidModel(f"cannot read {str(file)!r}: {error.strerror}", hint=f"ls -l {file}") from None
     except CutShort:
         message = f"{str(file)!r} is not an ONNX model, or it was cut short"
         raise InvalidModel(message, hint="copy or export the model again") from None
-    except NoProtobuf:
+    except NoMessage:
         pass
     raise InvalidModel(f"{str(file)!r} is not an ONNX model", hint="give the path of an .onnx file")
-
-
-def find_fields(data: mmap.mmap, parent: Field, *path: int) -> Iterator[Field]:
-    """Iterate over the fields of bytes at a path of numbers below `parent`. Raises NoProtobuf."""
-    for field in fields(data, parent):
-        if (field.number, field.kind) == (path[0], BYTES):
-            yield from find_fields(data, field, *path[1:]) if path[1:] else (field,)
 
 
 def find_free_inputs(file: Path, options: OptionKwargs) -> dict[str, list[int | str]]:
@@ -242,56 +217,29 @@ def find_free_inputs(file: Path, options: OptionKwargs) -> dict[str, list[int | 
     free: dict[str, list[int | str]] = {}
     if options.get("dynamic"):
         return free
-    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+    with _open_view(file) as view, suppress(NoMessage):  # the service says what is wrong with the file
 
-        def text(field: Field) -> str:
-            return data[field.start : field.end].decode(errors="replace")
+        def texts(start: int, end: int, *path: int) -> list[str]:
+            places = nested_fields(view, *path, within=(start, end))
+            return [bytes(view[first:last]).decode(errors="replace") for first, last in places]
 
-        def size(dimension: Field) -> int | str:
-            parts = {field.number: field for field in fields(data, dimension)}
-            if SIZE in parts:
-                return _varint(data, parts[SIZE].start, parts[SIZE].end)[0] or "?"
-            return text(parts[SIZE_NAME]) or "?" if SIZE_NAME in parts else "?"
-
-        model = Field(0, BYTES, 0, len(data))
-        with suppress(NoProtobuf):  # the service says what is wrong with the file
-            fixed = {text(name) for name in find_fields(data, model, GRAPH, INITIALIZER, TENSOR_NAME)}
-            fixed.update(options.get("input_shapes") or ())
-            for value in find_fields(data, model, GRAPH, INPUT):
-                name = "".join(map(text, find_fields(data, value, INPUT_NAME)))
-                shape = [size(dimension) for dimension in find_fields(data, value, *DIMENSION)]
-                if name not in fixed and any(isinstance(item, str) for item in shape):
-                    free[name] = shape
+        fixed = {*texts(0, len(view), GRAPH, INITIALIZER, TENSOR_NAME), *(options.get("input_shapes") or ())}
+        for start, end in nested_fields(view, GRAPH, INPUT):
+            name = "".join(texts(start, end, INPUT_NAME))
+            shape: list[int | str] = [
+                number_of(view, *dimension, SIZE) or "".join(texts(*dimension, SIZE_NAME)) or "?"
+                for dimension in nested_fields(view, *DIMENSION, within=(start, end))
+            ]
+            if name not in fixed and any(isinstance(item, str) for item in shape):
+                free[name] = shape
     return free
 
 
-def fields(data: mmap.mmap, parent: Field) -> Iterator[Field]:
-    """Iterate over the fields of a protobuf message. Raises NoProtobuf if it is invalid."""
-    position, end = parent.start, parent.end
-    while position < end:
-        key, position = _varint(data, position, end)
-        number, kind = key >> 3, key & 7
-        if kind == VARINT:
-            begin_at, (_, position) = position, _varint(data, position, end)
-        elif kind == BYTES:
-            length, begin_at = _varint(data, position, end)
-            position = begin_at + length
-        elif kind in WIDTHS and number:
-            begin_at, position = position, position + WIDTHS[kind]
-        else:
-            raise NoProtobuf
-        if position > end:
-            raise CutShort
-        yield Field(number, kind, begin_at, position)
-
-
-def _varint(data: mmap.mmap, start: int, end: int) -> tuple[int, int]:
-    value = 0
-    for offset in range(10):
-        if start + offset >= end:
-            raise CutShort
-        byte = data[start + offset]
-        value |= (byte & 0x7F) << (7 * offset)
-        if byte < 0x80:
-            return value, start + offset + 1
-    raise NoProtobuf
+@contextmanager
+def _open_view(file: Path) -> Iterator[memoryview]:
+    with (
+        file.open("rb") as stream,
+        mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        memoryview(data) as view,
+    ):
+        yield view

@@ -88,7 +88,6 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "round-robin": "mallorn.services.planner.baseline_policies:RoundRobin",
     },
     "families": {
-        "dynamic": "mallorn.services.planner.families.families_by_evidence:ByEvidence",
         "none": "mallorn.services.planner.families.fixed_families:NoFamilies",
         "operator": "mallorn.services.planner.families.fixed_families:ByOperator",
         "structure": "mallorn.services.planner.families.fixed_families:ByStructure",
@@ -115,6 +114,7 @@ RESEARCH_NAMES: Final[dict[str, Mapping[str, str]]] = {
     },
     "features": dict.fromkeys(("loops", "primitives"), ""),
     "measurer": dict.fromkeys(("replay", "simulated"), ""),
+    "families": {"dynamic": ""},
     "importer": {"tuner-logs": ""},
     "commands": {"record": "", "dataset.generate": "", "costmodels.evaluate": "", "costmodels.pretrain": ""},
 }

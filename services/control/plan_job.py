@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from mallorn.core import queues
 from mallorn.core.check_plugin_classes import check_allowed_classes, convert_plugin_errors
 from mallorn.core.cost_model_name import private_family_prefix
-from mallorn.core.errors import ClassRefused, PluginFailed, UnknownName
+from mallorn.core.errors import ClassRefused, MissingPackage, PluginFailed, UnknownName
 from mallorn.core.job_options import JobOptions, KeptOptions
 from mallorn.core.registry import resolve
 from mallorn.core.settings import settings
@@ -216,7 +216,7 @@ def plan_job(
             if not turn.over and job.context_id is not None:
                 _apply_job_plan(step, turn, *_compute_job_plan(step, max_new_rounds))
             return turn
-    except UnknownName as error:
+    except (MissingPackage, UnknownName) as error:
         Jobs(session).set_waiting(job_id, Waiting(error.message, error.hint))
         return PlannedJob(over=True)
     except (ClassRefused, PluginFailed) as error:

@@ -9,12 +9,10 @@ from sklearn.tree import ExtraTreeRegressor
 
 from mallorn.costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from mallorn.costmodels.ensemble_spread import (
-    FEWEST_JUDGED,
     UNKNOWN,
     Weights,
     bootstrap_counts,
     combine_member_scores,
-    fit_error_to_variance,
     replace_nonfinite,
     untrained_prediction,
     weight_fast_rows,
@@ -23,6 +21,9 @@ from mallorn.costmodels.labels import is_time_label
 from mallorn.costmodels.metrics import iterate_group_rows
 from mallorn.costmodels.serialization import pack, unpack
 from mallorn.costmodels.views import check_rows
+
+FEWEST_JUDGED = 8
+LEAST_SHARE = 0.05  # not 0, so that rows unlike the training rows always have a larger spread
 
 
 class Trees(NamedTuple):
@@ -271,3 +272,24 @@ class ForestPlusLFBO(LFBO):
     def _raw(self, rows: Matrix) -> Matrix:
         speed, chance = (trees.predict_per_tree(rows) for trees in self._parts)
         return speed + np.float32(CHANCE) * chance
+
+
+def fit_error_to_variance(
+    scores: NDArray[np.floating[Any]], labels: Vector, left_out: Weights
+) -> tuple[float, float]:
+    """Return `factor` and `constant`: factor * variance + constant fits squared errors.
+
+    The variance is that of the members' scores of a row; the error is that of the mean
+    score of the members that were not trained on it.
+    """
+    rows = np.flatnonzero(left_out.any(axis=0))
+    if len(rows) < FEWEST_JUDGED:
+        return 1.0, UNKNOWN**2
+    unseen, weight = (left_out > 0)[:, rows], left_out.max(axis=0)[rows]
+    mean_score = (scores[:, rows] * unseen).sum(axis=0) / unseen.sum(axis=0)
+    error, variance = (mean_score - labels[rows]) ** 2, scores[:, rows].var(axis=0, ddof=1)
+    mean_variance = np.average(variance, weights=weight)
+    variation = np.average((variance - mean_variance) ** 2, weights=weight)
+    covariance = np.average((variance - mean_variance) * error, weights=weight)
+    share = float(np.clip(covariance / variation, LEAST_SHARE, 1.0)) if variation else 1.0
+    return share, max(0.0, float(np.average(error, weights=weight) - share * mean_variance))

@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 
 from mallorn.costmodels.base import Column, CostModel, Groups, Indices, Matrix, Prediction, Vector
 from mallorn.costmodels.decision_columns import LAST, SHARED, STEP, Steps
-from mallorn.costmodels.ensemble_spread import LARGEST, replace_nonfinite, weight_fast_rows
+from mallorn.costmodels.ensemble_spread import LARGEST, Weights, replace_nonfinite, weight_fast_rows
 from mallorn.costmodels.metrics import iterate_group_rows
 from mallorn.costmodels.serialization import as_array, pack, unpack
 from mallorn.costmodels.xgboost_models import (
+    PARAMETERS,
+    TREES,
     XGBoost,
-    as_arrays,
-    from_arrays,
     make_quantile_matrix,
     member_scores,
     train_booster,
-    train_classifier,
 )
+from mallorn_research.costmodels.booster_arrays import as_arrays, from_arrays
 from mallorn_research.costmodels.decision_prefixes import (
     DECIDED,
     ProposesDecisions,
@@ -329,3 +329,12 @@ class ValueModel(PrefixBoosters, ValuesPrefixes):
             return self._whole.predict(features).mean
         is_complete = np.asarray(~np.isnan(features).any(axis=1))
         return self._values(self._boosters, np.clip(features, -LARGEST, LARGEST), is_complete)
+
+
+def train_classifier(
+    data: xgboost.QuantileDMatrix, weights: Weights, rng: np.random.Generator
+) -> xgboost.Booster:
+    """Train one member as a classifier of targets 0 and 1; it predicts a probability."""
+    data.set_weight(weights)
+    settings = {**PARAMETERS, "objective": "binary:logistic", "seed": int(rng.integers(2**31))}
+    return xgboost.train(settings, data, num_boost_round=TREES)

@@ -10,7 +10,8 @@ from mallorn.costmodels.base import Column, CostModel, Groups, Matrix, Predictio
 from mallorn.costmodels.ensemble_spread import weight_fast_rows
 from mallorn.costmodels.serialization import Arrays, Numbers
 from mallorn.costmodels.views import check_rows
-from mallorn.costmodels.xgboost_models import XGBoost, as_arrays, from_arrays
+from mallorn.costmodels.xgboost_models import XGBoost
+from mallorn_research.costmodels.booster_arrays import as_arrays, from_arrays
 from mallorn_research.costmodels.transfer_model_base import TransferModel
 
 TRUSTED_ROWS: Final = 16.0  # weight of the prior slope 1, in rows

@@ -1,6 +1,6 @@
 """Boosted trees that score statements; a candidate's score is their sum (MetaSchedule)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
 import numpy as np
@@ -22,17 +22,17 @@ from mallorn.costmodels.serialization import pack, unpack
 from mallorn.costmodels.views import STATEMENTS, check_rows, check_width
 from mallorn.costmodels.xgboost_models import (
     MEMBERS,
-    Objective,
-    Push,
-    as_arrays,
-    from_arrays,
+    PARAMETERS,
+    TREES,
     make_quantile_matrix,
     member_scores,
-    train_with_loss,
 )
+from mallorn_research.costmodels.booster_arrays import as_arrays, from_arrays
 from mallorn_research.costmodels.dense_layers import lambda_rank_gradient
 
 LISTED: Final = 16  # rows per list of the ranking loss
+Push = tuple[NDArray[Any], NDArray[Any]]  # gradient and hessian
+Objective = Callable[[NDArray[Any], xgboost.DMatrix], Push]
 
 
 class Lines(NamedTuple):
@@ -174,3 +174,11 @@ class StatementsRank(Statements):
             return slope + ORDER * push[lines.row], bend
 
         return objective
+
+
+def train_with_loss(
+    objective: Objective, data: xgboost.QuantileDMatrix, start: float, rng: np.random.Generator
+) -> xgboost.Booster:
+    """Train one member with a custom loss; `start` is the initial score of all rows."""
+    settings = {**PARAMETERS, "seed": int(rng.integers(2**31)), "base_score": start}
+    return xgboost.train(settings, data, num_boost_round=TREES, obj=objective)

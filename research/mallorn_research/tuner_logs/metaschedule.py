@@ -8,7 +8,7 @@ from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.storable_json import compact_json
 from mallorn.core.values.manifest import RECORDS, WORKLOADS, MeasuredOn
-from mallorn.db.repositories.tuner_log_records import STOCK, ForeignTrial
+from mallorn.db.repositories.metaschedule_times import STOCK
 from mallorn.db.session import Database
 from mallorn.workers.interfaces.model_compiler import (
     BadLine,
@@ -27,6 +27,7 @@ from mallorn.workers.shared_schedules.read_json_lines import (
     run_times_us,
 )
 from mallorn.workers.subprocesses.errors import ChildCrashed, ChildTimeout
+from mallorn_research.tuner_logs.foreign_records import ForeignTrial
 
 FORMAT: Final = "metaschedule"
 # A log marks failures by the time 1e10, whether building or running failed.

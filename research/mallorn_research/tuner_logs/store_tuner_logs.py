@@ -7,11 +7,11 @@ from typing import Final
 from mallorn.core.errors import NotFound
 from mallorn.core.values.manifest import MANIFEST
 from mallorn.db.dataset.take_snapshots import Progress, ignore_progress
-from mallorn.db.repositories.tuner_log_records import ForeignRecords
 from mallorn.db.session import Database
 from mallorn.workers.shared_schedules.import_records import find_databases
 from mallorn.workers.shared_schedules.read_json_lines import LoadedLog, Report
 from mallorn_research.tuner_logs import metaschedule, tenset
+from mallorn_research.tuner_logs.foreign_records import ForeignRecords
 
 BATCH: Final = 2_000
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.storable_json import compact_json
-from mallorn.db.repositories.tuner_log_records import ForeignTrial
 from mallorn.workers.shared_schedules.read_json_lines import Report, read_lines, require_text, run_times_us
+from mallorn_research.tuner_logs.foreign_records import ForeignTrial
 
 FORMAT: Final = "tenset"
 # By auto_scheduler's MeasureErrorNo.

@@ -17,11 +17,11 @@ from mallorn.costmodels.xgboost_models import XGBoost
 from mallorn.db.dataset.take_snapshots import ignore_progress
 from mallorn.db.repositories.sketches import NewSketch, Sketches
 from mallorn.db.repositories.snapshots import Selection
-from mallorn.db.repositories.tuner_log_records import ForeignRecords
 from mallorn.db.session import Database
 from mallorn_research.pretraining.from_tuner_logs import UNKNOWN, UNREADABLE, add_tuner_log_records
 from mallorn_research.pretraining.read_measurements import read_measurements
 from mallorn_research.pretraining.training_data import TrainingData, rows_for
+from mallorn_research.tuner_logs.foreign_records import ForeignRecords
 from mallorn_research.tuner_logs.store_tuner_logs import find_logs, load_log
 from mallorn_research.tuner_logs.tenset import FORMAT
 from tests.fixtures.answers import data, mallorn, refused

@@ -1,8 +1,8 @@
 """What stock's tuner found is told by task, apart from what datasets of Mallorn brought."""
 
 from mallorn.core.outcomes import Outcome
+from mallorn.db.repositories.metaschedule_times import Stock
 from mallorn.db.repositories.tasks import Tasks
-from mallorn.db.repositories.tuner_log_records import Stock
 from tests.fixtures.brought import ELSEWHERE, bring
 from tests.fixtures.rows import Rows
 

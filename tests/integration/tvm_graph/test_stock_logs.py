@@ -12,10 +12,10 @@ from mallorn.core.values.manifest import RECORDS
 from mallorn.db.dataset.take_snapshots import ignore_progress
 from mallorn.db.measurement_codec import unpack_times
 from mallorn.db.repositories.dataset_statistics import Statistics
+from mallorn.db.repositories.metaschedule_times import STOCK
 from mallorn.db.repositories.snapshots import Selection
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.trials import Trials
-from mallorn.db.repositories.tuner_log_records import STOCK
 from mallorn.db.session import Database
 from mallorn.db.tables import Context, Measurement, SourceDataset, Workload
 from mallorn.workers.shared_schedules.read_json_lines import LoadedLog, Problem

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks.digests import CASES, FROZEN, TASK, Case, compile_case, differences
+from benchmarks.digests import CASES, FROZEN, TASK, Case, compile_case, differences, draw_third
 from benchmarks.networks.quantised import QUANTISED
 
 SMALL = {"mlp", "recommender", "squeeze", *QUANTISED}
@@ -36,3 +36,11 @@ def test_what_is_compiled_is_what_it_was(case: Case) -> None:
 
 def test_digests_tell_what_is_new_gone_or_different() -> None:
     assert differences({"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "4", "d": "5"}) == ["b", "c", "d"]
+
+
+def test_other_code_draws_another_third(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = set()
+    for code in range(20):
+        monkeypatch.setattr("benchmarks.digests.source_parts", lambda code=code: {"mallorn.graphc": code})
+        drawn |= {*draw_third(CASES)}
+    assert drawn == {*CASES}

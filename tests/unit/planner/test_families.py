@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mallorn.core.registry import REGISTRY, resolve
+from mallorn.core.registry import list_names, resolve
 from mallorn.services.planner.families.base import Families, Member, Placement
 
-GROUPINGS = sorted(REGISTRY["families"])
+GROUPINGS = list_names("families")
 OPS, STRUCTURES = ("conv2d", "matmul"), ("0" * 16, "1" * 16)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import Random
 
 from mallorn.services.planner.families.base import Member, Placement
-from mallorn.services.planner.families.families_by_evidence import ByEvidence
+from mallorn_research.families.families_by_evidence import ByEvidence
 
 MATMUL = "dynamic:matmul"
 

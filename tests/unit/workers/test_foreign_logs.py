@@ -9,9 +9,9 @@ import pytest
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.manifest import RECORDS, WORKLOADS
-from mallorn.db.repositories.tuner_log_records import ForeignTrial
 from mallorn.workers.shared_schedules.import_records import find_databases
 from mallorn.workers.shared_schedules.read_json_lines import Problem
+from mallorn_research.tuner_logs.foreign_records import ForeignTrial
 from mallorn_research.tuner_logs.metaschedule import read_database
 from mallorn_research.tuner_logs.store_tuner_logs import find_logs
 from mallorn_research.tuner_logs.tenset import read_records

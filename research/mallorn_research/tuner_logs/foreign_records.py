@@ -1,4 +1,4 @@
-"""Other tuners' records, whose schedules Mallorn cannot rebuild; MetaSchedule's times."""
+"""Other tuners' records, whose schedules Mallorn cannot rebuild, in the database."""
 
 import hashlib
 import json
@@ -6,19 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
-from typing import Final
-from uuid import NAMESPACE_URL, uuid5
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import func, or_, select
 
 from mallorn.core.outcomes import Outcome
 from mallorn.db.measurement_codec import pack_text, pack_times, unpack_text
 from mallorn.db.repositories.base import Repository
-from mallorn.db.repositories.measurement_filters import is_not_refuted
-from mallorn.db.tables import ForeignRecord, ForeignTask, Job, Measurement, SourceDataset, Task
-
-# MetaSchedule's logs name no dataset, so they all get this key, which later exports preserve.
-STOCK: Final = uuid5(NAMESPACE_URL, "metaschedule").hex
+from mallorn.db.tables import ForeignRecord, ForeignTask
 
 
 @dataclass(frozen=True)
@@ -117,20 +111,3 @@ class ForeignRecords(Repository):
 
 def _hash(*parts: object) -> bytes:
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).digest()
-
-
-class Stock(Repository):
-    """Times from MetaSchedule's logs, of unknown hosts: never a task's best."""
-
-    def best_us_by_task(self, job_id: str) -> dict[int, float]:
-        """Return MetaSchedule's best time on the job's target for each task that has one."""
-        same_task = and_(Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id)
-        query = (
-            select(Task.id, func.min(Measurement.latency_us))
-            .join(Job, Job.id == Task.job_id)
-            .join(Measurement, same_task)
-            .join(SourceDataset, SourceDataset.id == Measurement.source_id)
-            .where(Task.job_id == job_id, SourceDataset.key == STOCK, is_not_refuted(Job.owner))
-            .group_by(Task.id)
-        )
-        return {task: us for task, us in self.session.execute(query) if us is not None}

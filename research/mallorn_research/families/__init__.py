@@ -1,0 +1,1 @@
+"""Groupings of tasks that research compares."""
