@@ -16,6 +16,8 @@ TIMEOUT_SEC := 600
 # command, and no process needs its plugin, whose import takes time.
 PYTEST = python -m tests.fixtures.trap python -m pytest -p no:schemathesis --timeout $(TIMEOUT_SEC) $(SIDE_BY_SIDE) $(SELECTED) --told $(TESTS_TOLD)
 SELECTED := -m 'not long'
+# The folders of these kinds of tests: the service's, and those of mallorn-research.
+TESTS = $(wildcard $(foreach kind,$(1),tests/$(kind) research/tests/$(kind)))
 # Pictures of the pages that tests look at, into build/screenshots: in make test-all, or with PICTURES=all.
 PICTURES ?= $(if $(SELECTED),,all)
 # What tests/stages.py reads: how the tests of a stage ended; what was left out.
@@ -120,11 +122,11 @@ test-integration: SIDE_BY_SIDE := -n 4 --dist loadfile
 test-faults test-edges: SIDE_BY_SIDE := -n 4 --dist loadfile
 test-migration test-hours test-neural: SIDE_BY_SIDE := -n 2
 
-test-%: setup ## one folder of tests: unit, simulation, integration, contract, migration, acceptance, faults or hours
-	@$(PYTEST) tests/$* $(PYTEST_ARGS)
+test-%: setup ## one kind of tests: unit, simulation, integration, contract, migration, acceptance, faults or hours
+	@$(PYTEST) $(call TESTS,$*) $(PYTEST_ARGS)
 
 test-edges: setup ## what waits more than it computes, side by side: contract, migration and faults
-	@$(PYTEST) tests/contract tests/migration tests/faults $(PYTEST_ARGS)
+	@$(PYTEST) $(call TESTS,contract migration faults) $(PYTEST_ARGS)
 
 test-outside test-acceptance: .venv/cmake cross
 
@@ -142,7 +144,7 @@ cross: setup ## the linker and TVM's runtime for aarch64, on which tests run wha
 	fi
 
 test-outside: setup ## the service from outside: acceptance and hours
-	@$(PYTEST) tests/acceptance tests/hours $(PYTEST_ARGS)
+	@$(PYTEST) $(call TESTS,acceptance hours) $(PYTEST_ARGS)
 
 torch: setup ## install torch, which the neural cost models need, into .venv
 	@if ! .venv/bin/python -c 'from importlib.metadata import version; "torch==" + version("torch").split("+")[0] == "$(TORCH)" or exit(1)' 2>/dev/null; then
@@ -151,7 +153,7 @@ torch: setup ## install torch, which the neural cost models need, into .venv
 	fi
 
 test-neural: torch ## the cost models that need torch
-	@$(PYTEST) tests/neural $(PYTEST_ARGS)
+	@$(PYTEST) $(call TESTS,neural) $(PYTEST_ARGS)
 
 test-browser: setup ## the page in a real Chromium, where one is installed and starts
 	@if ! CHROMIUM=$$(services/dashboard/browser.sh); then

@@ -24,7 +24,6 @@ from mallorn.db.dataset.export_schema import MEASUREMENT_TABLE, SKETCH_TABLE, WO
 from mallorn.db.paging import encode_cursor
 from mallorn.workers.detached.run_batch import FORMAT
 from mallorn.workers.shared_schedules.target_folders import SharedRecord
-from mallorn_research.replay.recording_file import RecordedTask, write_tasks
 
 TARGET: Final = parse_target({"kind": "llvm", "mcpu": "haswell", "num-cores": 2}).text
 SPLIT: Final = b"\n--8<--\n"  # between the files of an input that has several
@@ -103,6 +102,8 @@ def sketches(**changes: Any) -> bytes:
 
 def recording(**changes: Any) -> bytes:
     """A recorded task in a file."""
+    from mallorn_research.replay.recording_file import RecordedTask, write_tasks
+
     trial = Trial(
         Candidate("tiled", (2, 2)), Outcome.OK, latency_us=5.5, origin="ga", build_ms=1.0, run_us=(5.0, 6.0)
     )

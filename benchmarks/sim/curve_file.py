@@ -8,8 +8,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mallorn_research.replay.recording_file import facts_of, write_rows
-
 SCHEMA: Final = pa.schema(
     [
         ("model", pa.string()),
@@ -79,6 +77,8 @@ class CurveFile:
         """What each cell was measured on, by `Cell.key`."""
         if not self.path.exists():
             return {}
+        from mallorn_research.replay.recording_file import facts_of
+
         return facts_of(self.path, CELLS)
 
     def rounds(self) -> list[RecordedRound]:
@@ -93,6 +93,8 @@ class CurveFile:
         kept = [row for row in self.rounds() if Cell(row.model, row.seed) != cell]
         known = self.facts() | {cell.key: dict(facts)}
         rows = sorted([*kept, *rounds], key=lambda row: (row.model, row.seed, row.index))
+        from mallorn_research.replay.recording_file import write_rows
+
         write_rows(self.path, SCHEMA, [asdict(row) for row in rows], CELLS, known)
 
 

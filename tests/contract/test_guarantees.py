@@ -14,7 +14,7 @@ ROWS: Final = [
     for table in re.findall(r"^\| guarantee \| shown by \|\n\|---\|---\|\n((?:\|.*\n)+)", PAGE, re.M)
     for line in table.splitlines()
 ]
-FILES: Final = sorted(set(re.findall(r"`(tests/[\w/]+\.py)`", PAGE)))
+FILES: Final = sorted(set(re.findall(r"`((?:research/)?tests/[\w/]+\.py)`", PAGE)))
 FUNCTIONS: Final = sorted(set(re.findall(r"`((?:test)?_\w+)`", PAGE)))
 BENCHMARKS: Final = sorted(set(re.findall(r"python -m (benchmarks\.\w+|tests\.\w+)", PAGE)))
 
@@ -26,7 +26,7 @@ def test_the_page_holds_guarantees() -> None:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row[0])[:60])
 def test_a_guarantee_is_shown_by_a_test_or_a_benchmark(row: list[str]) -> None:
     _, shown_by = row
-    assert re.search(r"`tests/[\w/]+\.py`|`(?:test)?_\w+`|`python -m benchmarks\.\w+", shown_by)
+    assert re.search(r"`(?:research/)?tests/[\w/]+\.py`|`(?:test)?_\w+`|`python -m benchmarks\.\w+", shown_by)
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -36,7 +36,9 @@ def test_a_test_file_on_the_page_exists(file: str) -> None:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_law_or_a_test_on_the_page_exists(name: str) -> None:
-    files = (ROOT / "tests").rglob("test_*.py") if name.startswith("test_") else [laws()]
+    folders = [ROOT / "tests", ROOT / "research" / "tests"]
+    tests = (file for folder in folders for file in folder.rglob("test_*.py"))
+    files = tests if name.startswith("test_") else [laws()]
     assert any(f"def {name}(" in file.read_text() for file in files)
 
 

@@ -1,14 +1,14 @@
 """The service runs without mallorn-research, and says how to install it."""
 
+import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Final
 
 from benchmarks.house_tree import ROOMS
 from mallorn.core.registry import REGISTRY
+from tests.fixtures.command_line import ROOT, WITHOUT_RESEARCH
 
-ROOT: Final = Path(__file__).parents[2]
 #: `graphc` imports TVM, which takes minutes; import-linter reads it, too.
 SERVICE: Final = [room for room in ROOMS if room != "graphc"]
 #: Programs, and modules that need pytest, torch or TVM.
@@ -17,7 +17,6 @@ RUN: Final = """
 import sys
 from importlib import import_module
 
-sys.modules["mallorn_research"] = None  # as if it were not installed
 from mallorn.core.errors import MissingPackage
 from mallorn.core.registry import REGISTRY, RESEARCH_NAMES, WORDS, list_runnable_cost_models, resolve
 
@@ -58,7 +57,9 @@ def service_modules() -> list[str]:
 def test_every_module_and_every_other_name_works_without_research() -> None:
     modules = service_modules()
     assert len(modules) > 300
-    process = subprocess.run([sys.executable, "-c", RUN, *modules], cwd=ROOT, capture_output=True, text=True)
+    env = {**os.environ, "PYTHONPATH": str(WITHOUT_RESEARCH)}
+    command = [sys.executable, "-c", RUN, *modules]
+    process = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
     assert process.stdout.strip() == "ok", process.stderr[-3000:]
 
 

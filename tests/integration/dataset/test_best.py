@@ -11,7 +11,7 @@ from mallorn.core.targets import Target
 from mallorn.db.repositories.trials import Trials
 from mallorn.workers.shared_schedules import export_best_records
 from tests.fixtures.database import BOTH
-from tests.integration.dataset.conftest import Filled
+from tests.fixtures.filled_dataset import Filled
 
 
 @BOTH

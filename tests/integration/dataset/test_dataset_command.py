@@ -13,8 +13,8 @@ from mallorn.db.tables import Measurement
 from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.database import BOTH
+from tests.fixtures.filled_dataset import Filled
 from tests.fixtures.parcels import small_parcel
-from tests.integration.dataset.conftest import Filled
 
 dataset = partial(mallorn, "dataset")
 

@@ -14,9 +14,9 @@ from mallorn.db.repositories.workloads import tir_of
 from mallorn.db.session import Database
 from mallorn.db.tables import Context, Measurement
 from tests.fixtures.database import BOTH
+from tests.fixtures.filled_dataset import TILED, Filled, stored
 from tests.fixtures.rows import MODEL
 from tests.fixtures.stored import workload_named
-from tests.integration.dataset.conftest import TILED, Filled, stored
 
 COPIED = (
     "slot",

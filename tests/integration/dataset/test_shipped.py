@@ -25,7 +25,7 @@ from mallorn.db.repositories.cost_models import CostModels, NewCostModel
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.session import Database
 from mallorn.db.tables import CostModelRow, Measurement
-from tests.integration.dataset.conftest import Filled
+from tests.fixtures.filled_dataset import Filled
 
 MOST_BYTES = 20 << 20
 TARGET = parse_target({"kind": "llvm", "num-cores": 64})

@@ -13,7 +13,7 @@ from mallorn.db.session import Database
 from mallorn.db.tables import Measurement
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.database import BOTH
-from tests.integration.dataset.conftest import Filled
+from tests.fixtures.filled_dataset import Filled
 
 
 def counted(database: Database, owner: str | None = None) -> DatasetStats:

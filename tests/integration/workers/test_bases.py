@@ -1,4 +1,4 @@
-"""What nobody has measured is proposed by a base; models that stand on one stand on the active one."""
+"""A base proposes candidates for tasks that no job has measured."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from mallorn.core.states import RoundState
 from mallorn.core.targets import parse_target
 from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.costmodels.analytic_models import Draft
-from mallorn.db.repositories.cost_models import CostModels, CostModelVersions, NewCostModel
+from mallorn.db.repositories.cost_models import CostModels, NewCostModel
 from mallorn.db.repositories.decision_log import DecisionLog
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.targets import Targets
@@ -17,11 +17,7 @@ from mallorn.searchers.base import searcher_of
 from mallorn.workers.round.loaded_round import load_round
 from mallorn.workers.round.select_cost_model import model_of
 from mallorn.workers.round.train_cost_model import train
-from mallorn_research.costmodels.residual import Residual
-from mallorn_research.pretraining.pretrain import pretrain
-from mallorn_research.pretraining.training_data import TrainingData
 from tests.fixtures.workshop import TARGET
-from tests.unit.research.pretraining.made_up import SHAPES, task_data
 
 FAMILY = "operator:matmul"
 
@@ -60,15 +56,17 @@ def test_a_job_that_does_not_use_the_dataset_does_not_use_bases(workshop):
     assert not any((logged.cost_model or "").startswith("base:") for logged in rounds)
 
 
-@pytest.mark.parametrize(
-    ("name", "opener"), [("generator", "generator"), ("value", "beam"), ("xgboost", "evolutionary")]
-)
-def test_a_base_that_can_do_more_than_score_opens_with_the_searcher_that_asks_it(workshop, name, opener):
+def test_a_base_opens_with_the_jobs_own_searcher(workshop):
+    assert opener_of(workshop, "xgboost") <= {"evolutionary"}
+
+
+def opener_of(workshop, name):
+    """Return the searchers of a first round whose base has this cost model."""
     add_base(workshop, name=name)
     first = workshop.closed_round(workshop.job(("w0",), search="evolutionary"))
     second = workshop.closed_round(first.job_id)
-    assert searchers(workshop, first) - {"evolutionary"} == {opener} - {"evolutionary"}
     assert searchers(workshop, second) == {"evolutionary"}
+    return searchers(workshop, first)
 
 
 def searchers(workshop, row):
@@ -116,8 +114,11 @@ def test_kin_is_not_asked_where_the_family_has_learned_here(workshop):
     assert second.stats.cost_model == "operator:matmul/random@1"
 
 
-@pytest.mark.parametrize("cost_model", ["random", "ensemble", "residual"])
-def test_a_base_serves_jobs_of_any_cost_model(workshop, cost_model):
+def test_a_base_serves_jobs_of_another_cost_model(workshop):
+    check_base_serves(workshop, "random")
+
+
+def check_base_serves(workshop, cost_model):
     base = add_base(workshop, name="draft")
     assert workshop.closed_round(workshop.job(("w0",), cost_model=cost_model)).cost_model_id == base
 
@@ -169,63 +170,9 @@ def test_a_round_keeps_the_base_it_began_with(workshop):
     assert context.model_name == "base:matmul/random@1"
 
 
-@pytest.fixture
-def learned(workshop):
-    """A base of xgboost that has learned four products of the workshop's target."""
-    tasks = [task_data(shape, target=TARGET.text) for shape in SHAPES]
-    [base] = pretrain(workshop.database, TrainingData(tasks, "made-up"), "xgboost")
-    return str(base.name)
-
-
-def test_residuals_stand_on_the_active_base_and_their_version_says_on_which(workshop, learned):
-    job = workshop.job(("w0",), cost_model="residual")
-    first = workshop.closed_round(job)
-    assert first.stats.cost_model == learned
-    train(workshop, job, first.task_id)
-    stored = active(workshop, "residual")
-    assert stored.metrics["base"] == learned == "base:matmul/xgboost@1"
-    model = model_of(stored)
-    assert isinstance(model, Residual)
-    assert model.base.save() == active(workshop, "xgboost", "base:matmul").blob
-    assert workshop.closed_round(job).cost_model_id == stored.id
-
-
-@pytest.mark.parametrize("search", ["evolutionary", "portfolio", "random"])
-def test_half_of_a_first_round_are_first_guesses_and_half_what_the_base_likes(workshop, learned, search):
-    first = workshop.closed_round(workshop.job(("w0",), search=search))
-    assert first.stats.cost_model == learned
-    by_default = ["default" in row.origin for row in workshop.rows(round_id=first.id)]
-    assert by_default == [True] * 4 + [False] * 4
-
-
 def test_without_a_base_a_first_round_has_the_defaults_as_ever(workshop):
     first = workshop.closed_round(workshop.job(("w0",), search="evolutionary"))
     assert sum("default" in row.origin for row in workshop.rows(round_id=first.id)) > 4
-
-
-def test_a_model_that_stands_on_a_base_proposes_for_new_tasks_itself(workshop, learned):
-    job = workshop.job(("w0",), cost_model="residual")
-    train(workshop, job, workshop.closed_round(job).task_id)
-    second = workshop.closed_round(workshop.job(("w1",), cost_model="residual"))
-    assert second.stats.cost_model == "operator:matmul/residual@1"
-
-
-def test_a_refit_stands_on_what_a_roll_back_made_active(workshop, learned):
-    tasks = [task_data(shape, target=TARGET.text) for shape in SHAPES[:2]]
-    list(pretrain(workshop.database, TrainingData(tasks, "fewer"), "xgboost"))
-    first_version = workshop.read(lambda session: CostModelVersions(session).page(version=1).items[0].id)
-    workshop.write(lambda session: CostModelVersions(session).activate(first_version))
-    job = workshop.job(("w0",), cost_model="residual")
-    train(workshop, job, workshop.closed_round(job).task_id)
-    assert active(workshop, "residual").metrics["base"] == learned
-
-
-def test_without_a_base_residuals_stand_on_the_draft_and_name_none(workshop):
-    job = workshop.job(("w0",), cost_model="residual")
-    train(workshop, job, workshop.closed_round(job).task_id)
-    stored = active(workshop, "residual")
-    assert "base" not in stored.metrics
-    assert type(model_of(stored).base) is resolve("cost_model", "draft")
 
 
 def test_a_model_that_asks_for_a_machine_is_made_for_the_jobs(workshop):

@@ -4,7 +4,6 @@ import os
 from dataclasses import replace
 from pathlib import Path
 from signal import SIGKILL
-from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import select, update
@@ -13,7 +12,6 @@ from mallorn.core.errors import InvalidModel, Unavailable
 from mallorn.core.states import JobState, StageKind, WorkKind
 from mallorn.core.values.event import FailedEvent
 from mallorn.core.values.graph_report import GraphReport, GraphStep
-from mallorn.core.virtual_devices import ANY_RECORDING
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import MAX_DEATHS, WorkItem
@@ -28,11 +26,9 @@ from mallorn.workers.round.run import describe_round
 from mallorn.workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
 from mallorn.workers.subprocesses.shutdown import ShutdownRequested
 from mallorn.workers.tvm.network.graph_recipes import TUNED, with_skipped_passes
-from mallorn_research.replay.recording_file import write_tasks
 from tests.fixtures.stored import workload_named
-from tests.fixtures.workshop import QUICK, TARGET
+from tests.fixtures.workshop import QUICK
 from tests.unit.children.faces import Misbehaving
-from tests.unit.research.replay.made_up import made_up
 
 
 def found(*keys):
@@ -324,28 +320,6 @@ def test_a_job_whose_device_is_still_to_come_is_bound_to_nothing(workshop, job):
     workshop.graph_answers["extract"] = found("w0")
     assert import_job(workshop, job)
     assert workshop.read(lambda session: Jobs(session).get(job, None)).context_id is None
-
-
-def test_what_a_recording_lacks_is_a_warning_and_what_holds_nothing_fails_the_job(
-    workshop, job, tmp_path, monkeypatch
-):
-    settings = workshop.settings.model_copy(update={"recordings": ANY_RECORDING})
-    monkeypatch.setattr(workshop, "tools", lambda _: SimpleNamespace(settings=settings, room=tmp_path))
-    task = replace(made_up(10), workload="w0", target=TARGET.text)
-    write_tasks(tmp_path / "recording.parquet", [task], {})
-    options = {**QUICK, "measurer": "replay", "recording": str(tmp_path / "recording.parquet")}
-    workshop.write(lambda session: session.execute(update(Job).values(options=options)))
-    workshop.graph_answers["extract"] = found("w0", "w1")
-    assert import_job(workshop, job)
-    (warning,) = workshop.read(lambda session: Jobs(session).get(job, None)).warnings
-    assert warning.source == "measurer replay"
-    assert warning.message == "1 of 2 tasks are not in the recording: fused_w1"
-
-    workshop.write(lambda session: Jobs(session).move_to_state(job, [JobState.TUNING], JobState.IMPORTING))
-    workshop.graph_answers["extract"] = found("w1")
-    import_job(workshop, job)
-    assert workshop.state(job) == JobState.FAILED
-    assert "mallorn record" in workshop.explanation(job)
 
 
 def test_a_range_of_shapes_is_imported_at_its_points(workshop):

@@ -1,10 +1,11 @@
-"""Every registered cost model keeps its contract; those that need torch do so in tests/neural."""
+"""Every registered cost model keeps its contract."""
 
 import pytest
 
-from tests.fixtures.cost_models import RegisteredModelTestCase, registered
+from mallorn.core.registry import REGISTRY
+from tests.fixtures.cost_models import RegisteredModelTestCase
 
 
-@pytest.mark.parametrize("name", registered(torch=False))
+@pytest.mark.parametrize("name", REGISTRY["cost_model"])
 class TestCostModel(RegisteredModelTestCase):
     """The kit's tests, for each."""

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from mallorn.core.registry import resolve
 from mallorn.core.values.machine import Machine, assume_typical_cpu
 from mallorn.costmodels.analytic_models import Draft
-from mallorn.costmodels.base import FAILED_LABEL, CostModel
+from mallorn.costmodels.base import FAILED_LABEL
 from mallorn.costmodels.decision_columns import WIDTH, read_tiling
 from mallorn.costmodels.labels import labels
 from mallorn.costmodels.metrics import pairwise_accuracy
@@ -82,14 +81,6 @@ def test_its_machine_is_saved_with_it() -> None:
         Draft.load(model.save()).predict(features).mean, model.predict(features).mean
     )
     assert model.predict(features).mean[0] != Draft().predict(features).mean[0]
-
-
-@pytest.mark.parametrize("name", ["draft", "ensemble", "residual"])
-def test_whatever_stands_on_it_is_made_for_a_machine(name: str) -> None:
-    machine = assume_typical_cpu(cores=5, lanes=4)
-    features = SPACE.features(SPACE.sample(np.random.default_rng(0), 20))
-    model: CostModel = resolve("cost_model", name).made_for(machine)
-    np.testing.assert_array_equal(model.predict(features).mean, Draft(machine).predict(features).mean)
 
 
 def test_rows_of_another_layout_are_scored_alike() -> None:

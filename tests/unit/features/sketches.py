@@ -2,8 +2,7 @@
 
 import json
 
-from mallorn.searchers.space import Choice, ChoiceKind, Matrix, Sketch
-from mallorn_research.features.loop_tree_view import EXTENT, PARENT
+from mallorn.searchers.space import Choice, ChoiceKind, Sketch
 
 UNROLL = Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1, 2, 3), labels=(0, 16, 64, 512), weights=(0.25,) * 4)
 
@@ -71,11 +70,3 @@ PRODUCT_WORK = (17.6, 5.044394119358453, 6.022367813028454, 5.614709844115208)
 SUM_WORK = (11.0, 4.087462841250339, 7.011227255423254)
 
 REAL = (product("l20"), product("l19"), factored("l7"), factored("l8"))
-
-
-def extents_above(lines: Matrix, at: int) -> list[int]:
-    """The extents of the loops around a line of a loop tree, outermost first."""
-    found: list[int] = []
-    while (at := int(lines[at, PARENT])) > 0:
-        found.insert(0, round(2 ** lines[at, EXTENT]))
-    return found

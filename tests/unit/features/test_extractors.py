@@ -7,15 +7,15 @@ import pytest
 
 from mallorn.core.registry import REGISTRY, list_names, resolve
 from mallorn.costmodels.views import DECISIONS, VIEWS
-from mallorn.searchers.space import Candidate, Sketch
+from mallorn.searchers.space import Sketch
 from mallorn.searchers.synthetic_space import SyntheticSpace
 from mallorn.workers.features.feature_extractor import Extractor
 from tests.kits.extractors import MADE_UP, ExtractorTestCase
-from tests.unit.features.sketches import PRODUCT_WORK, REAL, product
+from tests.unit.features.sketches import REAL
 
 
 class TestEveryExtractor(ExtractorTestCase):
-    @pytest.fixture(params=list_names("features"))
+    @pytest.fixture(params=REGISTRY["features"])
     def make_extractor(self, request: pytest.FixtureRequest) -> Callable[[], Extractor]:
         kind: Callable[[], Extractor] = resolve("features", request.param)
         return kind
@@ -25,7 +25,7 @@ class TestEveryExtractor(ExtractorTestCase):
         return {sketch.key: sketch for sketch in (*MADE_UP, *REAL)}
 
 
-@pytest.mark.parametrize("name", list_names("features"))
+@pytest.mark.parametrize("name", REGISTRY["features"])
 def test_an_extractor_is_registered_under_its_views_name(name: str) -> None:
     assert resolve("features", name).view is VIEWS[name]
 
@@ -41,12 +41,3 @@ def test_the_view_of_decisions_is_what_searchers_see() -> None:
     drawn = space.sample(np.random.default_rng(0), 20)
     rows = resolve("features", DECISIONS.name)().extract(space.by_key, (8.0, 8.0, 8.0), drawn)
     np.testing.assert_array_equal(rows, space.features(drawn))
-
-
-@pytest.mark.parametrize("name", ["primitives", "loops"])
-def test_sketches_that_differ_in_one_step_are_told_apart(name: str) -> None:
-    sketches = {sketch.key: sketch for sketch in (product("l20"), product("l19"))}
-    decisions = (4, 2, 2, 2, 8, 2, 2, 2, 12, 4, 1)
-    same = [Candidate(key, decisions) for key in sketches]
-    first, second = resolve("features", name)().extract(sketches, PRODUCT_WORK, same)
-    assert not np.array_equal(first, second)

@@ -6,19 +6,16 @@ from functools import partial
 from typing import Any
 
 import ml_dtypes
-import numpy as np
 import pytest
 import tvm
 from tvm import relax
 
 from mallorn.graphc.quant.bf16_dot_products import Bf16DotProducts
-from mallorn.searchers.decision_space import SketchRules
 from mallorn.workers.tvm.compile.reference_outputs import replace_special_instructions
 from mallorn.workers.tvm.network.graph_recipes import BF16
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_tvm_target
 from mallorn.workers.tvm.space.rebuild_schedule import rebuild
 from mallorn.workers.tvm.space.sketches import design_space
-from mallorn_research.features.loop_tree_view import LoopsView
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import TILES, difference, product, program, random, run
 from tests.unit.graphc.pass_conformance import PassConformance
@@ -198,15 +195,6 @@ def test_what_follows_a_product_is_computed_where_its_tile_is(joined: bool, inli
     sketches = design_space(tvm.ir.save_json(fused(joined=joined)), TARGET)
     assert sorted(sketch.trace.count("ReverseComputeAt") for sketch in sketches) == [0, 1, 1]
     assert all(sketch.trace.count('"ComputeInline"') == inlined for sketch in sketches)
-
-
-@pytest.mark.parametrize("joined", [False, True], ids=["alone", "joined by a branch"])
-def test_a_model_of_loops_follows_its_traces(joined: bool) -> None:
-    for sketch in design_space(tvm.ir.save_json(fused(joined=joined)), TARGET):
-        rows = SketchRules(sketch).sample(np.random.default_rng(0), 8)
-        described = LoopsView().extract_rows(sketch, (20.0, 3.0, 5.0, 6.0), rows)
-        assert np.isfinite(described).all()
-        assert len(np.unique(described, axis=0)) > 1
 
 
 def test_schedules_come_down_to_the_instruction() -> None:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mallorn.core.registry import list_names, resolve
+from mallorn.core.registry import REGISTRY, find_plugins, resolve
 from mallorn.services.planner.families.base import Families, Member, Placement
 
-GROUPINGS = list_names("families")
+GROUPINGS = sorted({*REGISTRY["families"], *find_plugins("families")})
 OPS, STRUCTURES = ("conv2d", "matmul"), ("0" * 16, "1" * 16)
 
 
@@ -104,7 +104,6 @@ def test_numbers_of_rows_say_nothing(name: str) -> None:
         ("none", []),
         ("structure", ["again"]),
         ("operator", ["again", "bigger"]),
-        ("dynamic", ["again", "bigger"]),
     ],
 )
 def test_new_workloads_join_their_like(name: str, same_family: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""What ga, sa, es and guided promise alike: bounded work."""
+"""A round of ga and sa is bounded work, however long the history is."""
 
 from collections.abc import Sequence
 
@@ -12,10 +12,6 @@ from mallorn.searchers.base import Searcher
 from mallorn.searchers.simulate_search import fit_on_history
 from mallorn.searchers.space import Candidate, Matrix
 from mallorn.searchers.synthetic_space import SyntheticSpace
-from mallorn_research.searchers.evolution_strategy import EvolutionStrategy
-from mallorn_research.searchers.guided_walk import Guided
-
-SEARCHERS = (Genetic, Annealing, EvolutionStrategy, Guided)
 
 
 class CountingSpace(SyntheticSpace):
@@ -38,8 +34,13 @@ def described(searcher: Searcher, trials: int) -> int:
     return space.described
 
 
-@pytest.mark.parametrize("kind", SEARCHERS)
-def test_a_round_is_as_much_work_after_many_trials_as_after_few(kind: type[Searcher]) -> None:
+def check_bounded_work(kind: type[Searcher]) -> None:
+    """Assert that a round looks at a bounded number of candidates, after few trials and after many."""
     few, many = described(kind(), 200), described(kind(), 2000)
     assert 2000 < few < 10_000
     assert many < 1.1 * few
+
+
+@pytest.mark.parametrize("kind", [Genetic, Annealing])
+def test_a_round_is_as_much_work_after_many_trials_as_after_few(kind: type[Searcher]) -> None:
+    check_bounded_work(kind)

@@ -7,7 +7,7 @@ import pytest
 
 from mallorn.core import queues
 from mallorn.core.job_options import JobOptions
-from mallorn.core.registry import REGISTRY, RESEARCH_NAMES, WORDS, find_plugins, list_names, resolve
+from mallorn.core.registry import REGISTRY, resolve
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.costmodels.base import CostModel
 from mallorn.searchers.base import Searcher
@@ -30,10 +30,7 @@ CLASSES = {
 }
 # What a cost model reads, kinds of sketches, and what options of other names add.
 NOT_CHOSEN = {"features", "lowered_features", "cuda_sketch", "gpu_model", "finish_step"}
-MEASURERS = [
-    place.partition(":")[0] for place in (*REGISTRY["measurer"].values(), *find_plugins("measurer").values())
-]
-NAMES = [(seam, name) for seam in sorted({*REGISTRY, *RESEARCH_NAMES}) for name in list_names(seam)]
+NAMES = [(seam, name) for seam, names in REGISTRY.items() for name in names]
 
 
 IMPORT_EACH = """
@@ -45,28 +42,31 @@ for module in sys.argv[1:]:
 """
 
 
-def test_a_workers_own_process_loads_no_tvm() -> None:
-    modules = ["mallorn.workers.celery_tasks", "mallorn.workers.finish.run", *MEASURERS]
+def check_no_tvm(*modules: str) -> None:
+    """Assert that a process which imports these modules loads no TVM."""
     command = [sys.executable, "-c", IMPORT_EACH, *modules]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
+def test_a_workers_own_process_loads_no_tvm() -> None:
+    measurers = [place.partition(":")[0] for place in REGISTRY["measurer"].values()]
+    check_no_tvm("mallorn.workers.celery_tasks", "mallorn.workers.finish.run", *measurers)
+
+
 @pytest.mark.parametrize(("seam", "name"), NAMES)
 def test_a_registered_name_is_what_its_seam_says(seam: str, name: str) -> None:
+    check_class(seam, name)
+
+
+def check_class(seam: str, name: str) -> None:
+    """Assert that a name leads to a class of its seam, or to a function or recipe."""
     found = resolve(seam, name)
     if seam in CLASSES:
         assert issubclass(found, CLASSES[seam])
         assert not found.__abstractmethods__, "it leaves something of its contract undone"
     else:
         assert isinstance(found, StoredRecipe) or callable(found)
-
-
-@pytest.mark.parametrize("seam", sorted(RESEARCH_NAMES))
-def test_names_of_research_are_its_entry_points(seam: str) -> None:
-    assert seam in WORDS
-    assert RESEARCH_NAMES[seam].keys() == find_plugins(seam).keys()
-    assert not RESEARCH_NAMES[seam].keys() & REGISTRY.get(seam, {}).keys()
 
 
 def test_every_seam_is_known_here() -> None:

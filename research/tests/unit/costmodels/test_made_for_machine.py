@@ -1,0 +1,20 @@
+"""Models that stand on the draft are made for a machine, as the draft is."""
+
+import numpy as np
+import pytest
+
+from mallorn.core.registry import resolve
+from mallorn.core.values.machine import assume_typical_cpu
+from mallorn.costmodels.analytic_models import Draft
+from mallorn.costmodels.base import CostModel
+from mallorn.searchers.synthetic_space import SyntheticSpace
+
+SPACE = SyntheticSpace()
+
+
+@pytest.mark.parametrize("name", ["ensemble", "residual"])
+def test_whatever_stands_on_it_is_made_for_a_machine(name: str) -> None:
+    machine = assume_typical_cpu(cores=5, lanes=4)
+    features = SPACE.features(SPACE.sample(np.random.default_rng(0), 20))
+    model: CostModel = resolve("cost_model", name).made_for(machine)
+    np.testing.assert_array_equal(model.predict(features).mean, Draft(machine).predict(features).mean)
