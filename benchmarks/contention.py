@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -97,18 +98,21 @@ def _time_under_load(programs: int, engines: Mapping[str, Engine], passes: int) 
 def _compile(model: Path, schedules: Path, folder: Path) -> tuple[str, int]:
     """Write two libraries of the same code, and inputs; return the target and its cores."""
     from mallorn.graphc.export import compile_network, export_checks
+    from mallorn.graphc.export.build_library import build_executable, export_library
 
     manifest = export_checks.read_manifest(schedules)
     target, network = compile_network.read_target(manifest["target"]), compile_network.read_model(str(model))
-    mods = compile_network.import_models(network, manifest, target)
+    read = partial(compile_network.import_at_point, network, manifest, target)
+    mods = compile_network.import_models(read, manifest, target)
     missing = compile_network.partition_tasks_by_schedule(mods, str(schedules), target)[1]
     if missing:
         raise InvalidRequest(f"{model} has tasks without a schedule in {schedules}: {', '.join(missing)}")
-    built = compile_network.build_library(
+    scheduled_mod = compile_network.apply_schedules(
         mods, manifest["dynamic"], manifest["recipe"]["after"], target, str(schedules)
     )
+    built = build_executable(scheduled_mod, target)
     built.export_library(str(folder / f"{STOCK}.so"))
-    compile_network.export_library(built, str(folder / f"{OURS}.so"), target, metadata={})
+    export_library(built, str(folder / f"{OURS}.so"), target, {})
     inputs = compile_network.random_inputs(network, manifest["input_shapes"], manifest["input_ranges"])
     np.savez(folder / "inputs.npz", **inputs)
     parsed = parse_target(manifest["target"])

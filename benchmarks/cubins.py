@@ -30,7 +30,7 @@ from mallorn.workers.interfaces.model_compiler import ModelTask
 from mallorn.workers.tvm.cuda.compile_cuda import find_toolchain
 from mallorn.workers.tvm.cuda.cuda_kernel_resources import CudaLibrary, KernelFigures, compile_for_cuda
 from mallorn.workers.tvm.network.extract_tasks import extract
-from mallorn.workers.tvm.network.graph_recipes import check_recipe, recipe_for
+from mallorn.workers.tvm.network.graph_recipes import recipe_for, recipe_steps
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target, run_steps
 from zoo import MODELS
 from zoo.command import Networks
@@ -57,7 +57,7 @@ def compile_default(tasks: Mapping[str, ModelTask], target: str, recipe: StoredR
         # Load a fresh copy: the rules change the module in place.
         (function,) = tvm.ir.load_json(task.tir).functions.values()
         functions[name] = function.with_attr("global_symbol", name)
-    mod, _ = run_steps(tvm.IRModule(functions), check_recipe(recipe).after, tvm_target)
+    mod, _ = run_steps(tvm.IRModule(functions), recipe_steps(recipe)["after"], tvm_target)
     return compile_for_cuda(mod, tvm_target)
 
 

@@ -39,7 +39,7 @@ from mallorn.graphc.export.code_generation import compile_to_library
 from mallorn.searchers.roller.rank_candidates import ranked
 from mallorn.workers.host.code_digest import source_parts
 from mallorn.workers.tvm.network.extract_tasks import describe_tasks
-from mallorn.workers.tvm.network.graph_recipes import check_recipe, recipe_for
+from mallorn.workers.tvm.network.graph_recipes import recipe_for, recipe_steps
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target, run_steps
 from mallorn.workers.tvm.programs.loop_nests import nests
@@ -117,13 +117,13 @@ def compile_case(network: str, target: str, has_texts: bool = True) -> Compiled:
         mod = load_network(str(model), {}, tvm_target).mod
     text, runs = mod.script() if has_texts else "", Counter[str]()
     compiled.texts["import"] = text
-    recipe = check_recipe(recipe_for("tuned", parsed, frozen.precision))
-    for step in recipe.before:
+    recipe = recipe_for("tuned", parsed, frozen.precision)
+    for step in recipe_steps(recipe)["before"]:
         mod, _ = run_steps(mod, [step], tvm_target)
-        runs[step.name] += 1
+        runs[step["pass"]] += 1
         text_before, text = text, mod.script() if has_texts else ""
         if text != text_before:
-            compiled.texts[f"{step.name} {runs[step.name]}"] = text
+            compiled.texts[f"{step['pass']} {runs[step['pass']]}"] = text
     for task in describe_tasks(mod, tvm_target):
         name = task.key[:_DIGITS]
         compiled.weights[name] = task.weight

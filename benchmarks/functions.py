@@ -25,7 +25,7 @@ from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.graphc.core import pass_runner
 from mallorn.graphc.export import compile_network
 from mallorn.searchers.roller.rank_candidates import ranked
-from mallorn.workers.tvm.network.graph_recipes import TUNED
+from mallorn.workers.tvm.network.graph_recipes import TUNED, recipe_steps
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
 from mallorn.workers.tvm.programs.loop_nests import nests
 from mallorn.workers.tvm.space.rebuild_schedule import rebuild
@@ -118,7 +118,7 @@ def model(name: str, shape: tuple[int, int]) -> Any:
 
 def program(network: Any, target: Any, without: Sequence[str]) -> Any:
     """Return the program of the network's only task."""
-    steps = TUNED.model_dump()["before"]
+    steps = recipe_steps(TUNED)["before"]
     mod, _ = pass_runner.run_passes(compile_network.import_graph(network, {}, target), steps, target, without)
     (task,) = compile_network.list_tuning_tasks(mod, target)
     return task.dispatched[0]

@@ -18,7 +18,7 @@ from tvm.s_tir.meta_schedule.runner import EvaluatorConfig, LocalRunner
 from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.manifest import RECORDS
-from mallorn.workers.tvm.network.graph_recipes import check_recipe
+from mallorn.workers.tvm.network.graph_recipes import recipe_steps
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 from mallorn.workers.tvm.network.run_recipe_passes import run_steps
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_tvm_target
@@ -38,7 +38,7 @@ def main() -> None:
     args = parser.parse_args()
     target = parse_tvm_target(args.target)
     started = time.monotonic()
-    mod, _ = run_steps(load_network(args.model).mod, check_recipe(args.recipe).before, target)
+    mod, _ = run_steps(load_network(args.model).mod, recipe_steps(args.recipe)["before"], target)
     with Profiler() as profiler:
         tune_relax(
             mod,

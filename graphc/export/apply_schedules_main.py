@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,7 @@ def compile_with_records(
     if manifest["target"]["kind"] == "cuda":
         prepare_stock_tvm()
     from mallorn.graphc.export import compare_with_onnxruntime, compile_network, library_metadata
+    from mallorn.graphc.export.build_library import build_library
 
     target = compile_network.read_target(manifest["target"])
     cannot_run = compile_network.why_it_cannot_run(target)
@@ -101,7 +103,8 @@ def compile_with_records(
     export_checks.check_inputs(
         manifest, compile_network.input_specs(model, manifest["input_shapes"]), args.model
     )
-    mods = compile_network.import_models(model, manifest, target)
+    read = partial(compile_network.import_at_point, model, manifest, target)
+    mods = compile_network.import_models(read, manifest, target)
     found_tasks, missing_tasks = compile_network.partition_tasks_by_schedule(mods, directory, target)
     export_checks.check_schedules(manifest, found_tasks, missing_tasks, args)
     report: dict[str, object] = {
@@ -110,9 +113,6 @@ def compile_with_records(
     }
     report["threads"] = compile_network.tvm_thread_count()
     library = args.output or f"{scratch}/model.so"
-    executable = compile_network.build_library(
-        mods, manifest["dynamic"], manifest["recipe"]["after"], target, directory
-    )
     metadata = library_metadata.describe_library(
         target,
         manifest,
@@ -120,7 +120,10 @@ def compile_with_records(
         library_metadata.output_specs(model, manifest),
         {"model": Path(args.model), "schedules": Path(directory, RECORDS[1])},
     )
-    compile_network.export_library(executable, library, target, metadata)
+    scheduled_mod = compile_network.apply_schedules(
+        mods, manifest["dynamic"], manifest["recipe"]["after"], target, directory
+    )
+    build_library(scheduled_mod, library, target, metadata, {})
     if cannot_run:
         return report | {"latency_ms": None, "not_run": cannot_run}
     inputs = compile_network.random_inputs(model, manifest["input_shapes"], manifest["input_ranges"])

@@ -5,12 +5,8 @@ import importlib
 import platform
 import re
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from functools import partial
-from importlib.resources import as_file, files
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypedDict
 
 import numpy as np
@@ -27,10 +23,9 @@ from tvm.target.codegen import llvm_get_system_triple, llvm_is_valid_cpu
 from mallorn.graphc.convert import register_converters
 from mallorn.graphc.core import graph_rewriting, pass_runner
 from mallorn.graphc.core.pass_registry import Step
-from mallorn.graphc.export import cross_linking, embed_weights, export_checks
-from mallorn.graphc.export.code_generation import compilation_context, target_without_gather
+from mallorn.graphc.export import export_checks
 from mallorn.graphc.export.compare_with_onnxruntime import errors_against_onnxruntime
-from mallorn.graphc.export.library_metadata import metadata_source, required_cpu_features, target_architecture
+from mallorn.graphc.export.library_metadata import required_cpu_features
 from mallorn.graphc.fold import share_equal_constants
 from mallorn.graphc.onnx import fold_shapes, inline_functions, rewrite_unsupported_forms, widen_16bit_floats
 from mallorn.graphc.onnx import read_with_weights_on_disk as onnx_file
@@ -79,33 +74,35 @@ def input_specs(model: Any, shapes: Shapes) -> list[InputSpec]:
     return specs
 
 
-def import_models(model: Any, manifest: Mapping[str, Any], target: Any) -> dict[str, Any]:
+def import_models(
+    read: Callable[[Any], Any],
+    manifest: Mapping[str, Any],
+    target: Any,
+    run: Callable[..., Any] = pass_runner.run_passes,
+) -> dict[str, Any]:
     """Import the model and run the passes that precede schedules; return Relax modules.
 
-    If a range of shapes was tuned, there is one module per tuned size (point), and its key
-    is the `point_suffix` of the size. Otherwise there is one module with an empty key.
+    If a range of shapes was tuned, there is one module per tuned size (point), its key is the
+    `point_suffix` of the size, and `read` imports it. Otherwise `read(None)` imports the only
+    module, whose key is empty.
     """
-    dynamic = manifest["dynamic"]
-    steps, constants = manifest["recipe"]["before"], share_equal_constants.Constants()
-    if dynamic:
-        reads = {
-            dispatch_by_shape.point_suffix(p): partial(import_tuned_size, model, dynamic, p, target)
-            for p in dynamic["points"]
-        }
-    else:
-        reads = {"": partial(import_graph, model, manifest["input_shapes"], target)}
+    dynamic, constants = manifest["dynamic"], share_equal_constants.Constants()
+    points = {dispatch_by_shape.point_suffix(p): p for p in dynamic["points"]} if dynamic else {"": None}
     return {
-        name: constants.share(pass_runner.run_passes(read(), steps, target)[0])
-        for name, read in reads.items()
+        name: constants.share(run(read(point), manifest["recipe"]["before"], target)[0])
+        for name, point in points.items()
     }
 
 
-def import_tuned_size(model: Any, dynamic: Mapping[str, Any], point: Mapping[str, int], target: Any) -> Any:
-    """Import the model at one tuned size; dimensions that grow from 0 stay variable."""
-    samples = dispatch_by_shape.sample_sizes(dynamic["ranges"], point)
+def import_at_point(model: Any, manifest: Mapping[str, Any], target: Any, point: Any) -> Any:
+    """Import the model at one tuned size; dimensions that grow from 0 stay variable. With None
+    for the size, import it at the manifest's input shapes."""
+    if point is None:
+        return import_graph(model, manifest["input_shapes"], target)
+    dynamic = manifest["dynamic"]
     graphs = [
         import_graph(model, dispatch_by_shape.shapes_at(dynamic["inputs"], sizes), target)
-        for sizes in samples
+        for sizes in dispatch_by_shape.sample_sizes(dynamic["ranges"], point)
     ]
     growing = dispatch_by_shape.growing_dimensions(dynamic["ranges"])
     return generalize_two_lengths.generalize(*graphs, *growing)
@@ -182,22 +179,6 @@ def list_tuning_tasks(mod: Any, target: Any) -> list[Any]:
     return tasks
 
 
-def build_library(
-    mods: dict[str, Any], dynamic: Any, late_steps: Sequence[Step], target: Any, work_dir: str
-) -> Any:
-    """Apply the schedules in `work_dir`, run the passes that follow them, and compile."""
-    return build_scheduled(apply_schedules(mods, dynamic, late_steps, target, work_dir), target)
-
-
-def build_scheduled(mod: Any, target: Any) -> Any:
-    """Compile the module that `apply_schedules` returned."""
-    # Named explicitly: TVM's default for GPUs would fuse and schedule again.
-    pipeline = relax.get_pipeline("default_build")
-    # On CUDA, one graph launch replaces hundreds of kernel launches inside the network.
-    with compilation_context(target, **{"relax.backend.use_cuda_graph": target.kind.name == "cuda"}):
-        return relax.build(mod, target_without_gather(target), relax_pipeline=pipeline)
-
-
 def apply_schedules(
     mods: dict[str, object], dynamic: Any, late_steps: Sequence[Step], target: Any, work_dir: str
 ) -> Any:
@@ -214,40 +195,6 @@ def apply_schedules(
     ready = [constants.share(pass_runner.run_passes(mod, late_steps, target)[0]) for mod in agreed]
     (mod,) = [dispatch_by_shape.join_points(ready, dynamic)] if dynamic else ready
     return mod
-
-
-def export_library(executable: Any, library: str, target: Any, metadata: Mapping[str, object]) -> None:
-    """Write the library with its metadata to a file; on CPUs with its own thread pool.
-    Raises Refused if it is for another CPU and cannot be linked here."""
-    cross = cross_linking.cross_compiler(target)
-    with thread_pool_source() as pool, TemporaryDirectory() as folder:
-        (description := Path(folder, "metadata.c")).write_text(metadata_source(metadata))
-        options: dict[str, object] = {"addons": [str(description)]}
-        if is_cpu(target):
-            options = {
-                "addons": [str(description), str(pool)],
-                "options": thread_pool_compiler_options(target),
-                **embed_weights.weight_embedding_options(target_architecture(target)),
-            }
-        if cross:
-            options["fcompile"] = cross_linking.link_with(cross)
-        executable.export_library(library, **options)
-
-
-def thread_pool_source() -> AbstractContextManager[Path]:
-    """Return the thread pool's source as a file, even if this package is in an archive."""
-    return as_file(files("mallorn.graphc.export") / "thread_pool.c")
-
-
-def is_cpu(target: Any) -> bool:
-    """Return whether the target is a CPU."""
-    return bool(target.kind.name == "llvm")
-
-
-def thread_pool_compiler_options(target: Any) -> list[str]:
-    """Return the C compiler's options for the thread pool, limited to the target's cores."""
-    cores = target.attrs.get("num-cores")
-    return ["-O2", "-pthread", *([f"-DPOOL_THREADS={cores}"] if cores else [])]
 
 
 def random_inputs(model: Any, shapes: Shapes, ranges: Shapes, seed: int = 0) -> Arrays:

@@ -36,10 +36,13 @@ def cross_compiler(target: Any) -> list[str]:
 
 
 def link_with(command: Sequence[str]) -> Callable[..., None]:
-    """Return an `fcompile` of `export_library` that builds with this command."""
+    """Return a linker for TVM's `export_library` that compiles and links with this command."""
 
     def link(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:
-        subprocess.run([*command, "-shared", "-fPIC", "-o", output, *(options or ()), *objects], check=True)
+        inputs = [path for path in objects if not path.endswith(".c")]
+        for source in (path for path in objects if path.endswith(".c")):
+            inputs += ["-x", "c", source]  # g++ would read it as C++
+        subprocess.run([*command, "-shared", "-fPIC", "-o", output, *(options or ()), *inputs], check=True)
 
     link.output_format = "so"  # type: ignore[attr-defined]
     return link

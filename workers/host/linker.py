@@ -53,7 +53,7 @@ def link_shared(
     command: Sequence[str] = (),
     **_: Any,
 ) -> None:
-    """Link a library, as `fcompile` of `export_library`; with `command` for another CPU.
+    """Link a library, as TVM's `export_library` asks; with `command` for another CPU.
     Raises LinkError, HostFault."""
     words = [
         *((*command, "-shared") if command else link_command()),

@@ -1,6 +1,7 @@
 """Recorded tasks as one Parquet file: one row per measurement, hosts in the metadata.
 
 Values that many rows share are repeated in each row, which dictionary encoding and zstd make cheap.
+Columns are those of an exported dataset, but a recording has no programs, so it is not an export.
 """
 
 import json
@@ -24,6 +25,7 @@ from mallorn.core.values.candidate import Candidate, Sketch, pack_choices, unpac
 from mallorn.core.values.machine import Machine, assume_typical_cpu, assume_typical_gpu
 from mallorn.core.values.trial import Trial
 from mallorn.db.dataset.dataset_reader import check_row_group_sizes
+from mallorn.db.dataset.export_schema import MEASUREMENTS, SKETCHES, WORKLOADS
 
 _LANES: Final = 16
 
@@ -80,26 +82,15 @@ TRIAL_FIELDS: Final = ("latency_us", "build_ms", "origin", "error")
 Row = dict[str, Any]  # keyed by the names of SCHEMA
 SCHEMA: Final = pa.schema(
     [
-        ("workload", pa.string()),
-        ("name", pa.string()),
-        ("op", pa.string()),
-        ("structure", pa.string()),
-        ("flops", pa.float64()),
-        ("args", pa.string()),
+        MEASUREMENTS.field("workload"),
+        *map(WORKLOADS.field, ("name", "op", "structure", "flops", "args")),
         ("descriptors", pa.list_(pa.float64())),
-        ("target", pa.string()),
+        MEASUREMENTS.field("target"),
         ("context", pa.string()),
-        ("sketch", pa.string()),
-        ("ordinal", pa.int32()),
-        ("choices", pa.string()),
-        ("trace", pa.string()),
-        ("decisions", pa.list_(pa.int32())),
-        ("outcome", pa.string()),
-        ("latency_us", pa.float64()),
-        ("run_us", pa.list_(pa.float32())),
-        ("build_ms", pa.float32()),
-        ("origin", pa.string()),
-        ("error", pa.string()),
+        MEASUREMENTS.field("sketch"),
+        *map(SKETCHES.field, ("ordinal", "choices", "trace")),
+        *map(MEASUREMENTS.field, ("decisions", "outcome", "latency_us", "run_us")),
+        *map(MEASUREMENTS.field, ("build_ms", "origin", "error")),
     ]
 )
 

@@ -143,6 +143,19 @@ def test_its_library_is_the_one_that_mallorn_compiles(mlp: Any, tmp_path: Path) 
         for path in (theirs, ours)
     ]
     assert np.array_equal(outputs[0], outputs[1])
+    assert exported_functions(theirs) == exported_functions(ours) != {}
+
+
+def exported_functions(library: str) -> dict[str, str]:
+    """The size of each function that a library exports; linkers add others of their own."""
+    command = ["nm", "--dynamic", "--print-size", "--defined-only", library]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    symbols = [line.split() for line in listed.splitlines()]
+    return {
+        words[3]: words[1]
+        for words in symbols
+        if len(words) == 4 and words[3].startswith(("__tvm", "mallorn"))
+    }
 
 
 UNDER_A_MASK = """

@@ -17,7 +17,7 @@ from mallorn.core.values.manifest import RECORDS
 from mallorn.graphc.export import compile_network
 from mallorn.graphc.export.output_errors import relative_error
 from mallorn.workers.tvm.compile.compile_model import compile_default, compile_model
-from mallorn.workers.tvm.network.graph_recipes import TUNED
+from mallorn.workers.tvm.network.graph_recipes import TUNED, recipe_steps
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target, run_steps
 
@@ -80,12 +80,12 @@ def test_schedules_of_another_recipe_match_nothing_and_that_is_counted(mlp: Any,
 def test_weights_are_laid_out_anew_at_compile_time(mlp: Any) -> None:
     """After the recipe's second half only the scheduled products run, and weights have new shapes."""
     target = as_tvm_target(mlp.target)
-    mod, _ = run_steps(load_network(mlp.path).mod, TUNED.before, target)
+    mod, _ = run_steps(load_network(mlp.path).mod, recipe_steps(TUNED)["before"], target)
     assert len(JSONDatabase(work_dir=mlp.schedules)) == 3
     with target, tvm.transform.PassContext(opt_level=3):
         mod = relax.transform.MetaScheduleApplyDatabase(mlp.schedules)(mod)
     before = weight_ranks(mod)
-    mod, report = run_steps(mod, TUNED.after, target)
+    mod, report = run_steps(mod, recipe_steps(TUNED)["after"], target)
     assert before == {2}
     assert max(weight_ranks(mod)) > 2
     assert report[-1].ops_after == 3

@@ -12,6 +12,7 @@ from tvm import relax
 from tvm.s_tir import dlight
 
 from mallorn.graphc.export import compile_network
+from mallorn.graphc.export.build_library import build_executable
 from mallorn.workers.device import model_kernel_times
 from mallorn.workers.device.model_kernel_times import RUN_OR_CAPTURE, enable_cuda_graphs
 
@@ -56,11 +57,15 @@ def on_gpu(mod: Any) -> Any:
         return dlight.ApplyDefaultSchedule(dlight.gpu.Matmul(), dlight.gpu.Fallback())(mod)
 
 
+def build(mods: dict[str, Any], target: Any, folder: Path) -> Any:
+    return build_executable(compile_network.apply_schedules(mods, None, [], target, str(folder)), target)
+
+
 def test_a_model_for_cuda_captures_graphs_and_one_for_a_cpu_does_not(tmp_path: Path) -> None:
     (tmp_path / "gpu").mkdir()
-    gpu = compile_network.build_library({"": on_gpu(network())}, None, [], CUDA, str(tmp_path / "gpu"))
+    gpu = build({"": on_gpu(network())}, CUDA, tmp_path / "gpu")
     (tmp_path / "cpu").mkdir()
-    cpu = compile_network.build_library({"": network()}, None, [], LLVM, str(tmp_path / "cpu"))
+    cpu = build({"": network()}, LLVM, tmp_path / "cpu")
     assert RUN_OR_CAPTURE in gpu.as_text()
     assert CACHED_ALLOCATION in gpu.as_text()
     assert RUN_OR_CAPTURE not in cpu.as_text()

@@ -18,7 +18,7 @@ from mallorn.graphc.export.export_checks import LARGEST_ERROR_ROUNDED
 from mallorn.graphc.export.output_errors import worst_error
 from mallorn.workers.device.model_kernel_times import RUN_OR_CAPTURE
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
-from mallorn.workers.tvm.network.graph_recipes import recipe_for
+from mallorn.workers.tvm.network.graph_recipes import recipe_for, recipe_steps
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target, run_steps
 from mallorn.workers.whole_model.compiled_model import LARGEST_ERROR
@@ -115,7 +115,7 @@ def lowered(path: Path, precision: str) -> Any:
     """The network after the recipe of a precision, before schedules are applied."""
     target = as_tvm_target(GPU)
     recipe = recipe_for("tuned", parse_target(GPU), precision)
-    return run_steps(load_network(path, target=target).mod, recipe.before, target)[0]
+    return run_steps(load_network(path, target=target).mod, recipe_steps(recipe)["before"], target)[0]
 
 
 def kernels(mod: Any) -> list[str]:

@@ -12,8 +12,9 @@ import pytest
 import tvm
 from tvm.script import tirx as T
 
+from mallorn.graphc.export.build_library import export_library
 from mallorn.workers.host.linker import find_c_compiler
-from mallorn.workers.tvm.compile.compile_model import export_with_pool, pool_object
+from mallorn.workers.tvm.compile.compile_model import compile_object, host_linker
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
 
 ROWS = 37
@@ -76,7 +77,8 @@ def failing(x: T.Buffer((ROWS, 64), "float32"), y: T.Buffer((ROWS, 64), "float32
 def exported(function: Any, folder: Path) -> str:
     target = as_tvm_target(json.dumps({"kind": "llvm", "num-cores": 3}))
     library = str(folder / f"{function.attrs['global_symbol']}-{id(function)}.so")
-    export_with_pool(tvm.compile(tvm.IRModule({"main": function}), target), library, target, {})
+    executable = tvm.compile(tvm.IRModule({"main": function}), target)
+    export_library(executable, library, target, {}, host_linker(target))
     return library
 
 
@@ -224,10 +226,10 @@ print(json.dumps([wrong, len(ours), change(257, None, 0), change(-1, None, 0)]))
 def test_without_a_compiler_tvm_s_threads_serve(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pool_object.cache_clear()
+    compile_object.cache_clear()
     monkeypatch.setattr("mallorn.workers.tvm.compile.compile_model.find_c_compiler", lambda: None)
     made = exported(doubled, tmp_path)
-    pool_object.cache_clear()
+    compile_object.cache_clear()
     assert "apt-get install gcc" in caplog.text
     script = "main = load()['main']\nprint(json.dumps(check(main)))"
     assert run(made, script, TVM_NUM_THREADS="3")

@@ -11,7 +11,7 @@ import tvm
 from tvm import relax
 
 from mallorn.graphc.quant.compute_in_integers import ComputeInIntegers
-from mallorn.workers.tvm.network.graph_recipes import TUNED
+from mallorn.workers.tvm.network.graph_recipes import TUNED, recipe_steps
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target, count_operators, run_steps
 from tests.unit.graphc import networks
@@ -35,7 +35,7 @@ from tests.unit.graphc.test_import_quantized_operators import (  # noqa: E402 (t
 
 def lowered(path: Path, target: str = WIDE) -> Any:
     found = as_tvm_target(target)
-    mod, _ = run_steps(load_network(path, target=found).mod, TUNED.before, found)
+    mod, _ = run_steps(load_network(path, target=found).mod, recipe_steps(TUNED)["before"], found)
     return mod
 
 

@@ -13,7 +13,7 @@ from onnx import helper
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.graphc.quant.keep_block_quantized_weights import DecodeWeightsInProducts
 from mallorn.workers.tvm.network.extract_tasks import describe_task
-from mallorn.workers.tvm.network.graph_recipes import FP16_GPU, TUNED_GPU
+from mallorn.workers.tvm.network.graph_recipes import FP16_GPU, TUNED_GPU, recipe_steps
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target, count_operators, run_steps
 from mallorn.workers.tvm.programs.workload_key import rename_blocks_canonically
@@ -37,7 +37,9 @@ NEAR = {"float32": 1e-5, "float16": 2e-3}
 def lowered(model: onnx.ModelProto, folder: Path, recipe: StoredRecipe = TUNED_GPU) -> Any:
     onnx.save(model, folder / "m.onnx")
     target = as_tvm_target(GPU)
-    return run_steps(load_network(folder / "m.onnx", target=target).mod, recipe.before, target)[0]
+    return run_steps(
+        load_network(folder / "m.onnx", target=target).mod, recipe_steps(recipe)["before"], target
+    )[0]
 
 
 def constant_bytes(mod: Any) -> int:

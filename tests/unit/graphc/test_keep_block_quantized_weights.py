@@ -17,7 +17,7 @@ from mallorn.core.errors import InvalidModel
 from mallorn.graphc.quant.keep_block_quantized_weights import KeepBlockQuantizedWeights
 from mallorn.graphc.quant.llvm_byte_dot_products import best_instruction
 from mallorn.workers.tvm.network.extract_tasks import describe_task
-from mallorn.workers.tvm.network.graph_recipes import TUNED
+from mallorn.workers.tvm.network.graph_recipes import TUNED, recipe_steps
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target, count_operators, run_steps
 from mallorn.workers.tvm.programs.workload_key import rename_blocks_canonically
@@ -84,7 +84,9 @@ def coded(kind: str, shape: tuple[int, int], axis: int, block: int | None) -> tu
 def lowered(network: onnx.ModelProto, folder: Path, target: str = WIDE) -> Any:
     onnx.save(network, folder / "m.onnx")
     found = as_tvm_target(target)
-    return run_steps(load_network(folder / "m.onnx", target=found).mod, TUNED.before, found)[0]
+    return run_steps(load_network(folder / "m.onnx", target=found).mod, recipe_steps(TUNED)["before"], found)[
+        0
+    ]
 
 
 def kept_as_reals(mod: Any) -> int:

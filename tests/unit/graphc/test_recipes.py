@@ -23,10 +23,10 @@ from mallorn.workers.tvm.network.graph_recipes import (
     TF32_GPU,
     TUNED,
     TUNED_GPU,
-    check_recipe,
     is_reduced_form_of,
     precision_of,
     recipe_for,
+    recipe_steps,
     with_skipped_passes,
 )
 from tests.unit.graphc.networks import HASWELL, NHWC, network, weights
@@ -40,7 +40,9 @@ ALL = (PLAIN, PLAIN_GPU, TUNED, TUNED_GPU, FP16_GPU, BF16_GPU, TF32_GPU, DIRECT,
 
 @pytest.mark.parametrize("recipe", ALL, ids=lambda recipe: recipe.name)
 def test_survives_json(recipe: StoredRecipe) -> None:
-    assert check_recipe(recipe) == recipe
+    assert StoredRecipe.model_validate_json(recipe.model_dump_json()) == recipe
+    named = {"name": recipe.name, "version": recipe.version, **recipe_steps(recipe)}
+    assert StoredRecipe.model_validate(named) == recipe
 
 
 @pytest.mark.parametrize("recipe", ALL, ids=lambda recipe: recipe.name)
@@ -119,7 +121,7 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 @pytest.mark.parametrize("value", [{}, {"name": "x"}])
 def test_what_is_no_recipe_is_refused(value: dict[str, object]) -> None:
     with pytest.raises(InvalidRequest, match="not a graph recipe"):
-        check_recipe(StoredRecipe.model_validate(value))
+        recipe_steps(StoredRecipe.model_validate(value))
 
 
 def test_naming_a_recipe_loads_no_tvm() -> None:
@@ -149,7 +151,7 @@ def test_passes_get_the_vectors_of_the_target(attrs: dict[str, object], lanes: i
 def test_a_pass_that_a_recipe_leaves_out_does_not_run_and_the_report_says_why() -> None:
     reason = "the whole model does not compile with it"
     stored = with_skipped_passes(TUNED, {"pad_conv_to_vectors": reason})
-    steps = check_recipe(stored).model_dump()["before"]
+    steps = recipe_steps(stored)["before"]
     narrow = network(lambda _, x: relax.op.nn.conv2d(x, weights(3, 3, 8, 12), **NHWC), (1, 8, 8, 8))
     _, reports = run_steps(narrow, steps, tvm.target.Target(HASWELL))
     assert [report.name for report in reports if report.skipped == reason] == ["pad_conv_to_vectors"]

@@ -13,7 +13,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import tvm
     from tvm import relax
 
-    from mallorn.graphc.export.compile_network import export_library
+    from mallorn.graphc.export.build_library import export_library
     from mallorn.graphc.export.library_metadata import describe_library
 
     weight = relax.const(np.arange(8, dtype="float32"))

@@ -23,7 +23,7 @@ from mallorn.searchers.space import Candidate, Sketch
 from mallorn.workers.measure.tvm_space import TvmSpace
 from mallorn.workers.tvm.compile.build_libraries import compile_module
 from mallorn.workers.tvm.cuda import cuda_rules
-from mallorn.workers.tvm.network.graph_recipes import TUNED_GPU
+from mallorn.workers.tvm.network.graph_recipes import TUNED_GPU, recipe_steps
 from mallorn.workers.tvm.network.run_recipe_passes import run_steps
 from mallorn.workers.tvm.programs.allowed_programs import read_trace
 from mallorn.workers.tvm.programs.loop_nests import nests
@@ -253,7 +253,9 @@ def test_dlight_multiplies_int8_on_tensor_cores() -> None:
 def test_an_untuned_int8_product_lowers() -> None:
     """The recipe's default schedules are DLight's, by the rule that makes what TVM can lower."""
     parsed = parse_tvm_target(target("sm_80"))
-    scheduled_by_rules, _ = run_steps(parse_module(tir_of("int8 product")), TUNED_GPU.after, parsed)
+    scheduled_by_rules, _ = run_steps(
+        parse_module(tir_of("int8 product")), recipe_steps(TUNED_GPU)["after"], parsed
+    )
     assert "wmma" in str(scheduled_by_rules)
     assert cuda_rules.can_launch(scheduled_by_rules, parsed)
 

@@ -22,7 +22,7 @@ from mallorn.workers.features.assembly_parser import functions_of
 from mallorn.workers.features.instruction_sets import Does, instruction_set
 from mallorn.workers.interfaces.model_compiler import Shapes
 from mallorn.workers.tvm.compile.compile_model import import_networks
-from mallorn.workers.tvm.network.graph_recipes import check_recipe
+from mallorn.workers.tvm.network.graph_recipes import recipe_steps
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
 from mallorn.workers.tvm.programs.loop_nests import RELAID, row_major_offset
 from mallorn.workers.tvm.records.tuning_database import read_database
@@ -42,7 +42,7 @@ def explain_kernels(
     input_shapes: Shapes,
     dynamic: Dynamic | None,
 ) -> dict[str, list[str]]:
-    steps_after = check_recipe(recipe).model_dump()["after"]
+    steps_after = recipe_steps(recipe)["after"]
     tvm_target = as_tvm_target(target)
     ranges = None if dynamic is None else dynamic.model_dump(mode="json")
     mods, _, _ = import_networks(model_path, target, recipe, input_shapes, dynamic)

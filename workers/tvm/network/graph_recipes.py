@@ -14,7 +14,7 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import resolve
 from mallorn.core.targets import CUDA, Target
 from mallorn.core.values.graph_report import RecipeStep, StoredRecipe
-from mallorn.graphc.core.pass_registry import OWN_PASSES
+from mallorn.graphc.core.pass_registry import OWN_PASSES, Step
 from mallorn.graphc.export.export_checks import FLOAT32, FP16, TF32, precision_of_steps
 from mallorn.graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES
 
@@ -77,14 +77,15 @@ def recipe_for(name: str, target: Target, precision: str = FLOAT32) -> StoredRec
 
 def precision_of(recipe: StoredRecipe) -> str:
     """Return the precision in which a recipe's models compute, as named in job options."""
-    return precision_of_steps(recipe.model_dump()["before"])
+    return precision_of_steps(recipe_steps(recipe)["before"])
 
 
-def check_recipe(recipe: StoredRecipe) -> StoredRecipe:
-    """Return the recipe. Raises InvalidRequest if it has no name or version."""
+def recipe_steps(recipe: StoredRecipe) -> dict[str, list[Step]]:
+    """Return a stored recipe's steps as graphc runs them, under the keys before and after.
+    Raises InvalidRequest if the recipe has no name or version."""
     if not recipe.name or recipe.version < 1:
         raise InvalidRequest(f"not a graph recipe: {recipe.to_stored_json()}")
-    return recipe
+    return recipe.model_dump(include={"before", "after"})
 
 
 def skipped_passes(recipe: StoredRecipe) -> dict[str, str]:

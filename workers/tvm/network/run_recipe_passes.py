@@ -3,21 +3,21 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import tvm
 from tvm import relax
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
-from mallorn.core.values.graph_report import GraphStep, RecipeStep, StoredRecipe
+from mallorn.core.values.graph_report import GraphStep, StoredRecipe
 from mallorn.graphc.core.graph_pass import NOT_THE_PASS, Unsupported
 from mallorn.graphc.core.pass_registry import OWN_PASSES, Step, resolve_pass
 from mallorn.graphc.core.pass_runner import run_passes
 from mallorn.workers.tvm.network.check_onnx_model import describe_tvm_error
 from mallorn.workers.tvm.network.graph_recipes import (
-    check_recipe,
     faulty_parts,
+    recipe_steps,
     skippable_passes,
     with_skipped_passes,
 )
@@ -39,14 +39,14 @@ def as_tvm_target(target: TargetLike) -> Any:
     return parse_tvm_target(parse_target(target).text)
 
 
-def run_steps(mod: Any, steps: Sequence[RecipeStep], target: Any) -> tuple[Any, list[GraphStep]]:
+def run_steps(mod: Any, steps: Sequence[Step], target: Any) -> tuple[Any, list[GraphStep]]:
     """Run graph passes on a module. Return the resulting module, and for each pass the
     numbers of functions and calls before and after it."""
     report: list[GraphStep] = []
     functions, ops = _count_functions_and_calls(mod)
     for step in steps:
-        with name_pass_in_errors(step.name):
-            mod, reports = run_passes(mod, [cast(Step, step.model_dump())], target)
+        with name_pass_in_errors(step["pass"]):
+            mod, reports = run_passes(mod, [step], target)
         errors = sum((pass_report.errors for pass_report in reports), Counter[str]())
         skip_reason = reports[0].skipped
         remarks = {"skip_reason": describe_tvm_error(RuntimeError(skip_reason))} if skip_reason else {}
@@ -57,7 +57,7 @@ def run_steps(mod: Any, steps: Sequence[RecipeStep], target: Any) -> tuple[Any, 
         functions, ops = _count_functions_and_calls(mod)
         report.append(
             GraphStep(
-                name=step.name,
+                name=step["pass"],
                 functions_before=functions_before,
                 ops_before=ops_before,
                 functions_after=functions,
@@ -78,7 +78,7 @@ def run_passes_skipping_failures(
     module and a report. Raises PassFailed if leaving out passes does not help.
     """
     try:
-        return recipe, *run_steps(mod, check_recipe(recipe).before, target)
+        return recipe, *run_steps(mod, recipe_steps(recipe)["before"], target)
     except PassFailed as error:
         failed = error
     if failed.name in OWN_PASSES:
@@ -89,7 +89,7 @@ def run_passes_skipping_failures(
     def runs_without(names: Sequence[str]) -> bool:
         try:
             reduced_recipe = with_skipped_passes(recipe, dict.fromkeys(names, failed.message))
-            run_steps(mod, reduced_recipe.before, target)
+            run_steps(mod, recipe_steps(reduced_recipe)["before"], target)
         except PassFailed:
             return False
         return True
