@@ -135,7 +135,7 @@ def test_a_kill_while_the_kernel_counts_one_for_want_of_memory_is_its_own(
 ) -> None:
     counter = tmp_path / "memory.events"
     counter.write_text("oom 7\noom_kill 2\noom_group_kill 0\n")
-    monkeypatch.setattr(cgroups, "_find_kill_counter", lambda: counter)
+    monkeypatch.setattr(cgroups, "find_kill_counter", lambda: counter)
     call = child.begin(Misbehaving.sleep.make_call(60.0))
     assert child.pid is not None
     counter.write_text("oom 9\noom_kill 3\noom_group_kill 0\n")

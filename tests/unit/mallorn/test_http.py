@@ -160,8 +160,7 @@ def test_a_missing_file_is_named_before_anything_is_asked() -> None:
         Client("http://nobody.invalid").upload("missing.onnx")
 
 
-def test_a_lost_answer_to_a_submit_makes_no_second_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mallorn.client.http_connection, "RETRY_SEC", 0.0)
+def test_a_lost_answer_to_a_submit_makes_no_second_job(quick_retries: None) -> None:
     keys: list[str] = []
 
     def lossy(request: httpx.Request) -> httpx.Response:
@@ -175,8 +174,7 @@ def test_a_lost_answer_to_a_submit_makes_no_second_job(monkeypatch: pytest.Monke
     assert keys[0] == keys[1]
 
 
-def test_a_submit_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mallorn.client.http_connection, "RETRY_SEC", 0.0)
+def test_a_submit_is_not_tried_for_ever(quick_retries: None) -> None:
     tries: list[str] = []
 
     def away(request: httpx.Request) -> httpx.Response:
