@@ -254,7 +254,6 @@ PATIENCE_ENDS = [
 @pytest.fixture
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mallorn.client.model_upload, "LOOK_EVERY_SEC", 0.0)
-    monkeypatch.setattr(mallorn.client.model_upload, "PATIENCE_SEC", 0.2)
 
 
 @pytest.mark.usefixtures("quickly")
@@ -269,7 +268,10 @@ def test_a_model_whose_answer_got_lost_is_found_by_its_hash(
 
 
 @pytest.mark.usefixtures("quickly")
-def test_a_model_that_never_arrived_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+def test_a_model_that_never_arrived_is_not_waited_for_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mallorn.client.model_upload, "PATIENCE_SEC", 0.2)
     (tmp_path / "model.onnx").write_bytes(onnx_bytes())
     with (
         Client("http://coordinator", transport=Cutting(PATIENCE_ENDS[0], looks=None)) as api,
