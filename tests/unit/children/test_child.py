@@ -380,9 +380,9 @@ def test_a_log_is_emptied_while_a_call_runs(
     monkeypatch.setattr(child_process, "LOOK_SEC", 0.01)
     monkeypatch.setattr(child_process, "_LIMIT_BYTES", 100)
     pending = child.begin(Misbehaving.wait_for_file.make_call(str(tmp_path / "file")))
-    assert child._log is not None
-    child._log.file.write(b"x" * 1000)
-    while os.fstat(child._log.file.fileno()).st_size > 100:
+    assert child.child_log is not None
+    child.child_log.file.write(b"x" * 1000)
+    while os.fstat(child.child_log.file.fileno()).st_size > 100:
         assert not pending.poll()
         child.wait(1.0)
     (tmp_path / "file").touch()
