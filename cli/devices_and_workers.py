@@ -1,6 +1,7 @@
 """`mallorn devices` and `workers`: list them, and withdraw a device's measurements."""
 
 from datetime import datetime
+from shlex import quote
 from typing import Annotated, Final
 
 import typer
@@ -73,7 +74,8 @@ def withdraw(
     with output.client(*address) as api:
         if not yes:
             counts = describe_withdrawn(api.withdraw_device(device, to_seconds(since), dry_run=True))
-            output.confirm_or_exit(f"Take back {counts}?", f"mallorn devices withdraw {device} --yes", yes)
+            command = f"mallorn devices withdraw {quote(device)} --yes"
+            output.confirm_or_exit(f"Take back {counts}?", command, yes)
         result = api.withdraw_device(device, to_seconds(since))
     if as_json:
         return output.print_json(result)

@@ -22,7 +22,7 @@ class NotTuned(JobFailed):
     """A job ended before it spent its budget of trials."""
 
 
-def wait_until_tuned(job: Job, hint: str) -> None:
+def wait_until_tuned(job: Job, hint: str, poll_sec: float = POLL_SEC) -> None:
     """Wait for all trials; cancel the job's last stage. Raises NotTuned if cut short."""
     with bar(f"job {job.id}") as advance:
         while job.state in OPEN:
@@ -32,7 +32,7 @@ def wait_until_tuned(job: Job, hint: str) -> None:
                 # With a budget for each task, the job's own budget may be far above their sum.
                 total = budget if task_budget is None else min(budget, task_budget * status.progress.tasks)
                 advance(status.progress.trials, total)
-            time.sleep(POLL_SEC)
+            time.sleep(poll_sec)
     if job.status.state is JobState.FINISHING:
         job.cancel()
     elif job.status.state is not JobState.DONE:

@@ -176,16 +176,16 @@ class SupervisedChild:
         return []
 
 
-def trim_log(log: Path) -> None:
-    """Move the newest MAX_LOG_BYTES of a log over that limit to `.log.1` and empty it, so that
+def trim_log(log: Path, limit_bytes: int = MAX_LOG_BYTES) -> None:
+    """Move the newest `limit_bytes` of a log over that limit to `.log.1` and empty it, so that
     logs do not fill the disk. Links are not followed."""
     if log.is_symlink():
         return
     with suppress(FileNotFoundError), open(os.open(log, os.O_RDWR | os.O_NOFOLLOW), "r+b", 0) as file:
-        if file.seek(0, os.SEEK_END) > MAX_LOG_BYTES:
-            file.seek(-MAX_LOG_BYTES, os.SEEK_END)
+        if file.seek(0, os.SEEK_END) > limit_bytes:
+            file.seek(-limit_bytes, os.SEEK_END)
             with tempfile.NamedTemporaryFile(dir=log.parent, delete=False) as copy:
-                copy.write(file.read(MAX_LOG_BYTES))
+                copy.write(file.read(limit_bytes))
             os.replace(copy.name, log.with_suffix(".log.1"))
             # Processes have the file open to append: after a rename they would write to the old one.
             file.truncate(0)

@@ -55,13 +55,13 @@ def pack(out: Path, python: str, limit_bytes: int, preset: int, say: Say) -> dic
     first = send / "1"
     first.mkdir(parents=True)
     say("packing the product, its packages and the kernels")
-    _write_base(first / BASE, site, out / "kernels", preset)
+    write_base(first / BASE, site, out / "kernels", preset)
     if (first / BASE).stat().st_size > limit_bytes:
         raise TooLarge(f"{first / BASE} has {(first / BASE).stat().st_size} bytes, more than {limit_bytes}")
     pieces = [first / BASE]
     pieces += _cut(compiler, PIECE, send, limit_bytes)
     say("packing the libraries of part 3, and the packages of later parts")
-    pieces += _cut(_later(out, site, preset), LIBRARIES, send, limit_bytes)
+    pieces += _cut(write_later_parts(out, site, preset), LIBRARIES, send, limit_bytes)
     digests = {piece.name: sha256(piece.read_bytes()).hexdigest() for piece in pieces}
     (first / MANIFEST).write_text(json.dumps(digests))
     sizes = {
@@ -121,7 +121,7 @@ def _filters(preset: int) -> list[dict[str, int]]:
     return [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": preset}]
 
 
-def _write_base(file: Path, site: Path, kernels: Path, preset: int) -> None:
+def write_base(file: Path, site: Path, kernels: Path, preset: int) -> None:
     with (
         lzma.open(file, "wb", filters=_filters(preset)) as packed,
         tarfile.open(fileobj=packed, mode="w") as archive,
@@ -137,7 +137,7 @@ def _write_base(file: Path, site: Path, kernels: Path, preset: int) -> None:
             archive.add(kernels, "kernels")
 
 
-def _later(out: Path, site: Path, preset: int) -> Path:
+def write_later_parts(out: Path, site: Path, preset: int) -> Path:
     """Write and return the archive of what no part before the third needs."""
     file = out / "searched.tar.xz"
     with (

@@ -98,7 +98,7 @@ class Folding:
         if sequences_to_tensors.process_sequence_operator(self, node):
             return
         self._append_sequence_constructs(unroll_loops.names_read(node))
-        types = self._infer(node)
+        types = self.infer_types(node)
         results = self._compute(node, types)
         if results is None:
             self._types.update({name: kind for name, kind in types.items() if name})
@@ -159,7 +159,7 @@ class Folding:
         result.ir_version = max(result.ir_version, 4)  # before, every constant was an input
         return result
 
-    def _infer(self, node: NodeProto) -> dict[str, TypeProto]:
+    def infer_types(self, node: NodeProto) -> dict[str, TypeProto]:
         declared = {name: self._declared[name] for name in node.output if name in self._declared}
         if node.domain not in inline_functions.DOMAINS:
             input_types: list[tuple[int, tuple[int, ...]] | None] = []

@@ -45,7 +45,7 @@ def reduce_weight_layouts(mods: Sequence[Any]) -> list[Any]:
         for place, mod in enumerate(mods)
         for var, function in mod.functions.items()
         if isinstance(function, tirx.PrimFunc)
-        for param, relaid in _find_relaid_parameters(function)
+        for param, relaid in find_relaid_parameters(function)
     }
     new_layouts: dict[Place, Layout] = {}
     # Group the parameters that read the same weights; groups with common members merge.
@@ -94,14 +94,14 @@ def reduce_weight_layouts(mods: Sequence[Any]) -> list[Any]:
 
 def _transform_layout(function: Any, relaid: Relaid, layout: Layout) -> Any:
     def new_index(*values: Any) -> list[Any]:
-        return [_digit_expression(digit, relaid.digits, values) for digit in layout]
+        return [digit_expression(digit, relaid.digits, values) for digit in layout]
 
     schedule = Schedule(function, debug_mask="none")
     schedule.transform_layout(relaid.block, ("write", 0), new_index)
     return schedule.mod["main"].with_attrs(function.attrs)
 
 
-def _digit_expression(target: Digit, digits: Layout, values: Sequence[Any]) -> Any:
+def digit_expression(target: Digit, digits: Layout, values: Sequence[Any]) -> Any:
     """Compute digit `target` of an index from `values`, which are those of `digits`."""
     parts = zip(digits, values, strict=True)
     index = sum(value * digit.low for digit, value in parts if digit.axis == target.axis)
@@ -127,7 +127,7 @@ def keeps_runs_contiguous(own: Layout, layout: Layout) -> bool:
     return (last.axis, last.low) == (axis, low) and last.high % high == 0
 
 
-def _find_relaid_parameters(function: Any) -> Iterator[tuple[int, Relaid]]:
+def find_relaid_parameters(function: Any) -> Iterator[tuple[int, Relaid]]:
     """Yield position and new layout of each parameter that a block re-lays by digits."""
     params = {hash(param): number for number, param in enumerate(function.params)}
     blocks = collect_nodes(function, SBlock)

@@ -85,7 +85,7 @@ def listener_uid(port: int, host: str = "127.0.0.1") -> int | None:
     all_hosts = _proc_net_hosts("0.0.0.0" if len(hosts) == 2 else "::")  # noqa: S104
     pairs = zip(hosts, all_hosts, strict=True)
     addresses = *chain.from_iterable(pairs), *_proc_net_hosts("::")
-    uids = {row[1]: int(row[7]) for row in _read_proc_net_rows(f" {LISTENS} ")}
+    uids = {row[1]: int(row[7]) for row in read_proc_net_rows(f" {LISTENS} ")}
     ends = (f"{address}:{port:04X}" for address in addresses)
     return next((uids[end] for end in ends if end in uids), None)
 
@@ -129,7 +129,7 @@ def _find_socket_end(local: Address, remote: Address) -> End | None:
             return end
     places = zip(_proc_net_hosts(local[0]), _proc_net_hosts(remote[0]), strict=True)
     for local_host, remote_host in places:
-        for row in _read_proc_net_rows(
+        for row in read_proc_net_rows(
             f" {local_host}:{local[1]:04X} {remote_host}:{remote[1]:04X} {ESTABLISHED:02X} "
         ):
             uid, inode = int(row[7]), int(row[9])
@@ -155,7 +155,7 @@ def _query_socket_by_netlink(local: Address, remote: Address) -> End | None:
     return (uid, inode) if inode and state == ESTABLISHED else None
 
 
-def _read_proc_net_rows(text: str) -> list[list[str]]:
+def read_proc_net_rows(text: str) -> list[list[str]]:
     rows = []
     for table in ("tcp", "tcp6"):
         with suppress(FileNotFoundError):  # not Linux, or no IPv6

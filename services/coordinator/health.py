@@ -52,12 +52,12 @@ async def get_readiness(parts: PartsDep) -> Ready:
     """Check database, migrations and broker; return 503 naming the first that fails."""
     # Anyone may call this often: concurrent requests share one check and block no threads.
     ready: Ready = await parts.pulse.share_concurrent_call(
-        "ready", partial(run_in_threadpool, _check_readiness, parts)
+        "ready", partial(run_in_threadpool, check_readiness, parts)
     )
     return ready
 
 
-def _check_readiness(parts: AppParts) -> Ready:
+def check_readiness(parts: AppParts) -> Ready:
     parts.database.ping()
     migrations = OK
     try:

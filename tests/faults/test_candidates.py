@@ -1,7 +1,6 @@
 """One bad candidate costs its own slot: not the round, not the builders, not the device."""
 
 import json
-from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -28,12 +27,6 @@ OPTIONS = JobOptions(
 BAD_SLOT = 1
 
 
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    with Runner(name="runner") as child:
-        yield child
-
-
 @pytest.mark.parametrize(
     ("hazard", "outcome", "text"),
     [
@@ -49,14 +42,14 @@ def test_a_bad_candidate_costs_its_own_slot(
     fleet: TestFleet,
     local_target: Target,
     subject: Subject,
-    runner: Runner,
+    standing_runner: Runner,
     hazard: str,
     outcome: Outcome,
     text: str,
 ) -> None:
     hazards = {"HAZARDS": json.dumps({str(BAD_SLOT): hazard})}
     with ChildPool(partial(Hazards, env=hazards, name="builder"), 2) as builders:
-        measurer = TvmMeasurer(fleet.settings, builders, runner)
+        measurer = TvmMeasurer(fleet.settings, builders, standing_runner)
         results = {r.slot: r for r in measurer.measure(subject.program, local_target, subject.slots, OPTIONS)}
         assert len(builders.idle) == 2
     bad = results.pop(BAD_SLOT)
@@ -73,7 +66,7 @@ def test_a_candidate_that_is_ended_in_the_middle_of_its_timing_is_a_failed_trial
     fleet: TestFleet,
     local_target: Target,
     subject: Subject,
-    runner: Runner,
+    standing_runner: Runner,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Seconds for timings again are added to the limit, and would let ten seconds of timing end within it.
@@ -81,7 +74,7 @@ def test_a_candidate_that_is_ended_in_the_middle_of_its_timing_is_a_failed_trial
     long = EvaluatorOptions(number=1, repeat=1, min_repeat_ms=10_000)
     slow = OPTIONS.model_copy(update={"run_timeout_sec": 1, "evaluator": long, "stopping": "racing"})
     with ChildPool(partial(CandidateCompiler, name="builder"), 1) as builders:
-        measurer = TvmMeasurer(fleet.settings, builders, runner)
+        measurer = TvmMeasurer(fleet.settings, builders, standing_runner)
         (ended,) = measurer.measure(subject.program, local_target, subject.slots[:1], slow)
         assert (ended.trial.outcome, ended.trial.run_us) == (Outcome.RUN_TIMEOUT, ())
         assert "did not return in time" in ended.trial.error
@@ -90,10 +83,10 @@ def test_a_candidate_that_is_ended_in_the_middle_of_its_timing_is_a_failed_trial
 
 
 def test_a_session_that_is_lost_between_two_candidates_is_the_fault_of_neither(
-    fleet: TestFleet, local_target: Target, subject: Subject, runner: Runner
+    fleet: TestFleet, local_target: Target, subject: Subject, standing_runner: Runner
 ) -> None:
     with ChildPool(partial(CandidateCompiler, name="builder"), 1) as builders:
-        measurer = TvmMeasurer(fleet.settings, builders, runner)
+        measurer = TvmMeasurer(fleet.settings, builders, standing_runner)
         stream = measurer.measure(subject.program, local_target, subject.slots, OPTIONS)
         results = [next(stream)]
         fleet.lose_session()
@@ -105,13 +98,13 @@ def test_a_session_that_is_lost_between_two_candidates_is_the_fault_of_neither(
 
 
 def test_a_device_that_dies_is_not_the_candidates_fault(
-    lone_tracker: TestFleet, local_target: Target, subject: Subject, runner: Runner
+    lone_tracker: TestFleet, local_target: Target, subject: Subject, standing_runner: Runner
 ) -> None:
     device = lone_tracker.start_device(local_target)
     lone_tracker.wait_free(local_target)
     hazards = {"HAZARDS": json.dumps({str(BAD_SLOT): "run_loop"})}
     with ChildPool(partial(Hazards, env=hazards, name="builder"), 1) as builders:
-        measurer = TvmMeasurer(lone_tracker.settings, builders, runner)
+        measurer = TvmMeasurer(lone_tracker.settings, builders, standing_runner)
         stream = measurer.measure(subject.program, local_target, subject.slots, OPTIONS)
         assert next(stream).trial.outcome is Outcome.OK
         device.kill()

@@ -86,8 +86,8 @@ def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelCompiler
 
 
 def room_of(child: ModelCompiler) -> Path:
-    assert child._walls.room is not None
-    return child._walls.room
+    assert child.sandbox_spec.room is not None
+    return child.sandbox_spec.room
 
 
 @pytest.fixture

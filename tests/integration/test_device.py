@@ -36,12 +36,6 @@ ARGS = Arguments((Tensor("TENSOR", "float32", (64, 64)),) * 3)
 VALUES = np.random.default_rng(0).random((64, 64), dtype=np.float32)
 
 
-@pytest.fixture(scope="module")
-def standing_runner() -> Iterator[Runner]:
-    with Runner(name="runner") as child:
-        yield child
-
-
 @pytest.fixture
 def runner(standing_runner: Runner) -> Iterator[Runner]:
     """A process that holds no device; one for all tests of the module."""

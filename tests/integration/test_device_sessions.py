@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -94,12 +94,6 @@ def start(lone_tracker: TestFleet, local_target: Target) -> Start:
         return psutil.Process(part.process.pid)
 
     return start
-
-
-@pytest.fixture
-def runner() -> Iterator[Runner]:
-    with Runner(name="runner") as child:
-        yield child
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,10 @@ from mallorn.db.repositories.devices import Devices, SeenDevice
 from mallorn.db.repositories.workers import Workers
 from mallorn.stack.data_directory import DataDir, StackInfo
 from mallorn.stack.tcp_ports import free_port
-from tests.fixtures.answers import mallorn
+from tests.fixtures.answers import Shell, mallorn
 from tests.fixtures.coordinator import OwnedRows, Start
 from tests.fixtures.data_directory import whole
+from tests.fixtures.kept import Kept
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
@@ -34,67 +34,36 @@ def looked(*words: str) -> tuple[int, dict[str, dict[str, Any]]]:
     return result.exit_code, {each["name"]: each for each in json.loads(result.stdout)}
 
 
-def test_of_a_service_elsewhere_the_parts_are_asked_and_nothing_here(start: Start) -> None:
+def test_of_a_service_elsewhere_the_parts_are_asked_and_nothing_here(
+    start: Start, shell: Shell, kept: Kept
+) -> None:
     coordinator = start()
-    owned = OwnedRows(coordinator.database)
-    owned.write(lambda session: Workers(session).record_seen("w1", "here", WorkerInfo()))
-    seen = SeenDevice("d1", owned.target_id, "here", "host", 2, "0.27.0")
-    owned.write(lambda session: Devices(session).record_seen(seen))
+    shell.names["URL"] = coordinator.url
+    owned, ask = OwnedRows(coordinator.database), "doctor --url URL"
+
+    def worker(name: str, info: WorkerInfo, busy_with: str = "") -> None:
+        owned.write(lambda session: Workers(session).record_seen(name, "here", info, busy_with))
+
+    def device(lock_file: str) -> None:
+        info = DeviceInfo(lock_file=lock_file)
+        seen = SeenDevice("d1", owned.target_id, "here", "host", 2, "0.27.0", info)
+        owned.write(lambda session: Devices(session).record_seen(seen))
+
+    shell("no worker, no device and no control", ask)
     for loop, every_sec in queues.TICKS.items():
         owned.write(lambda session, loop=loop, sec=every_sec: LoopTicks(session).begin_turn(loop, sec))
         owned.write(lambda session, loop=loop: LoopTicks(session).record_turn_end(loop))
-    code, found = looked("--url", coordinator.url)
-    assert code == 0, found
-    assert list(found) == ["service", "control", "workers", "devices", "locks"]
-    assert all(each["ok"] for each in found.values())
-    assert "1 are there" in found["workers"]["words"]
-    assert "d1 answer" in found["devices"]["words"]
-
-
-def test_a_service_without_workers_is_bad_and_without_devices_a_warning(start: Start) -> None:
-    code, found = looked("--url", start().url)
-    assert code == 9
-    assert (found["service"]["ok"], found["workers"]["ok"], found["devices"]["ok"]) == (True, False, False)
-    assert not found["control"]["ok"]
-    assert "control.reap has not run yet" in found["control"]["words"]
-    assert "mallorn control" in found["control"]["hint"]
-    assert "mallorn worker" in found["workers"]["hint"]
-    assert not found["devices"]["necessary"]
-
-
-def test_a_worker_that_rests_and_one_that_sees_no_devices_are_named_with_why(start: Start) -> None:
-    coordinator = start()
-    owned = OwnedRows(coordinator.database)
-    ill, blind = (
-        WorkerInfo(missing_resource="no linker"),
-        WorkerInfo(device_list_error="OverflowError: infinity"),
-    )
-    owned.write(lambda session: Workers(session).record_seen("ill", "here", ill, "resting: no linker"))
-    _, found = looked("--url", coordinator.url)
-    assert not found["workers"]["ok"], "nobody works"
-    assert "ill: no linker" in found["workers"]["words"]
-    owned.write(lambda session: Workers(session).record_seen("blind", "here", blind))
-    _, found = looked("--url", coordinator.url)
-    assert found["workers"]["words"] == "2 are there; ill: no linker; blind: OverflowError: infinity"
-
-
-def test_a_worker_and_a_device_of_one_host_that_share_no_locks_are_a_warning(start: Start) -> None:
-    coordinator = start()
-    owned = OwnedRows(coordinator.database)
-    apart, older = WorkerInfo(lock_file="1-7"), WorkerInfo()
-    owned.write(lambda session: Workers(session).record_seen("worker", "here", apart))
-    owned.write(lambda session: Workers(session).record_seen("older", "here", older))
-    seen = SeenDevice("device", owned.target_id, "here", "host", 2, "0.27.0", DeviceInfo(lock_file="1-9"))
-    owned.write(lambda session: Devices(session).record_seen(seen))
-    _, found = looked("--url", coordinator.url)
-    assert (found["locks"]["ok"], found["locks"]["necessary"]) == (False, False)
-    assert "device and worker" in found["locks"]["words"]
-    assert "older" not in found["locks"]["words"]
-    assert "MALLORN_HOST_FOLDER" in found["locks"]["hint"]
-    assert "share no locks: device and worker" in mallorn("devices", "--url", coordinator.url).stderr
-    owned.write(lambda session: Devices(session).record_seen(replace(seen, info=DeviceInfo(lock_file="1-7"))))
-    _, found = looked("--url", coordinator.url)
-    assert found["locks"]["ok"]
+    worker("w1", WorkerInfo(missing_resource="no linker"), "resting: no linker")
+    shell("the only worker rests", ask)
+    worker("w2", WorkerInfo(device_list_error="OverflowError: infinity"))
+    shell("another sees no devices", ask)
+    worker("w1", WorkerInfo())
+    worker("w2", WorkerInfo(lock_file="1-7"))
+    device("1-9")
+    shell("a worker and a device of one host share no locks", ask, "devices --url URL")
+    device("1-7")
+    shell("all is there", ask)
+    kept("doctor-service", shell.texts)
 
 
 def test_a_broker_that_is_away_is_named(start: Start) -> None:

@@ -107,12 +107,6 @@ def host(standing: tuple[GpuHost, int], made_up_gpus: MadeUpGpus) -> Iterator[Gp
     assert psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
-@pytest.fixture
-def runner() -> Iterator[Runner]:
-    with Runner(name="runner") as child:
-        yield child
-
-
 def run(
     runner: Runner, host: GpuHost, size: int = 64, in_session: Callable[[], None] = lambda: None
 ) -> LibraryRun:

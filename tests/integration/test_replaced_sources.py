@@ -31,7 +31,7 @@ def asked_to_end(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     code_digest.store_source_digest()
     yield signals
     signal.signal(signal.SIGTERM, before)
-    STOP._asked.clear()
+    STOP.requested.clear()
 
 
 def replace_sources(monkeypatch: pytest.MonkeyPatch) -> None:

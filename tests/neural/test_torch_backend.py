@@ -48,9 +48,9 @@ def builds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[Any
     monkeypatch.setattr(torch_module, "Session", graphs.__getitem__)
     monkeypatch.setattr(torch_backend, "_reasons", set())
     monkeypatch.setattr(torch_backend, "settings", lambda: SimpleNamespace(data_dir=tmp_path, url=None))
-    torch._dynamo.reset()
+    torch.compiler.reset()
     yield made
-    torch._dynamo.reset()
+    torch.compiler.reset()
 
 
 def compiled(model: Callable[..., Any], **options: Any) -> Any:
@@ -73,7 +73,7 @@ def test_another_call_finds_the_library_that_was_kept(builds: list[Any]) -> None
     net, x = nn.Linear(8, 4).eval(), torch.randn(2, 8)
     with torch.no_grad():
         for _ in range(2):
-            torch._dynamo.reset()
+            torch.compiler.reset()
             compiled(net)(x)
     assert builds == [{}]
 
@@ -128,7 +128,7 @@ def test_gradients_stay_eager_and_are_told_once(builds: list[Any]) -> None:
     net, x = nn.Linear(8, 4), torch.randn(2, 8)
     with pytest.warns(EagerFallback, match="gradients are wanted"):
         compiled(net)(x).sum().backward()
-    torch._dynamo.reset()
+    torch.compiler.reset()
     compiled(net)(x)  # a second warning would fail this test
     assert net.weight.grad is not None
     assert builds == []

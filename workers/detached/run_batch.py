@@ -129,7 +129,7 @@ def run_calls(
             session = stack.enter_context(closing(DeviceProcess(head, batch_dir, sandbox)))
             results.record_device(session.device)
             print_message(f"the sandbox around candidates is {session.device['sandbox']}")
-        while remaining and time.monotonic() < end_sec and not STOP.is_requested:
+        while remaining and time.monotonic() < end_sec and not STOP.requested.is_set():
             key = remaining[0]["key"]
             if results.starts.get(key, 0) >= MOST_STARTS:
                 words = f"whatever ran it was killed {MOST_STARTS} times"

@@ -167,7 +167,7 @@ class DeviceServer:
         HostFault once the GPU has failed."""
         while True:
             if self._running is None:
-                self._announce_host_changes()
+                self.announce_host_changes()
             elif excess := find_excess(self._running.folder):
                 self._running.kill(f"the session wrote {excess}")
             if self._listen_again_if_moved():
@@ -236,7 +236,7 @@ class DeviceServer:
             interval = {"since": since_sec, "until": self._checked_sec}
             self.registration.identity = {**identity, "disturbed": interval}
 
-    def _announce_host_changes(self) -> None:
+    def announce_host_changes(self) -> None:
         if (identity := refresh_host_facts(self.registration.identity)) != self.registration.identity:
             log.info("this host is %s now, with governor %s", identity["host_class"], identity["governor"])
             self.registration.update_description(identity)

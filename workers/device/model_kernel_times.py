@@ -100,14 +100,14 @@ class Kernels:
 
 def enable_cuda_graphs(enabled: int) -> None:
     """Turn CUDA graphs, if any, on or off for virtual machines created from now on."""
-    if (capture := _original_graph_function()) is not None:
+    if (capture := original_graph_function()) is not None:
         tvm_ffi.register_global_func(
             RUN_OR_CAPTURE, capture if enabled else _run_without_graph, override=True
         )
 
 
 @cache
-def _original_graph_function() -> Any:
+def original_graph_function() -> Any:
     """Return TVM's CUDA graph function, saved before its replacement; None without CUDA."""
     return tvm_ffi.get_global_func(RUN_OR_CAPTURE, allow_missing=True)
 

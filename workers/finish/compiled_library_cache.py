@@ -43,6 +43,7 @@ class KnownLibraries:
 
     folder: Path  # of the owner's model
     made_for: str  # target and builder, as a digest
+    limit_bytes: int = MOST_BYTES
 
     @classmethod
     def of(cls, stage: LeasedStage) -> Self:
@@ -51,14 +52,14 @@ class KnownLibraries:
         target_and_shapes = stage.target.text, stage.options.input_shapes
         made_for = _digest_of(graph, target_and_shapes, current_builder_name())
         root = stage.runtime.settings.data_dir / LIBRARIES
-        return cls(root / _folder_name(job.model_id, job.owner), made_for)
+        return cls(root / folder_name(job.model_id, job.owner), made_for)
 
     def __bool__(self) -> bool:
         return any(self.folder.glob(f"{self.made_for}-*"))
 
     def copy_cached_library(self, winners: Sequence[Winner], library: Path) -> Compiled | None:
         """Copy the entry with these schedules to `library`; None if it is missing or damaged."""
-        entry = self._entry(winners)
+        entry = self.entry_of(winners)
         try:
             digest, compiled = _ABOUT.validate_json((entry / ABOUT).read_bytes())
             library_file = (entry / LIBRARY).open("rb")
@@ -84,8 +85,8 @@ class KnownLibraries:
 
     def store_library(self, winners: Sequence[Winner], library: Path, compiled: Compiled) -> None:
         """Copy a library into the cache, and remove the least recently used entries."""
-        entry, root = self._entry(winners), self.folder.parent
-        if entry.exists() or compiled.bytes > MOST_BYTES:
+        entry, root = self.entry_of(winners), self.folder.parent
+        if entry.exists() or compiled.bytes > self.limit_bytes:
             return
         try:
             make_private_directory(self.folder)
@@ -93,27 +94,27 @@ class KnownLibraries:
             with locked_folder(root, DRAFT) as draft:
                 entry_draft = draft / "entry"
                 entry_draft.mkdir()
-                digest = copy_out(library.parent, library.name, entry_draft / LIBRARY, MOST_BYTES)
+                digest = copy_out(library.parent, library.name, entry_draft / LIBRARY, self.limit_bytes)
                 (entry_draft / ABOUT).write_bytes(_ABOUT.dump_json((digest, compiled)))
                 entry_draft.rename(entry)
             entries: list[tuple[float, int, Path]] = []
             for path in root.glob("*/*-*"):
                 with suppress(OSError):  # another worker just removed it
                     entries.append((path.stat().st_mtime, (path / LIBRARY).stat().st_size, path))
-            excess = sum(size for _, size, _ in entries) - MOST_BYTES
+            excess = sum(size for _, size, _ in entries) - self.limit_bytes
             for _, size, oldest in sorted(entries):
                 if excess <= 0:
                     break
-                _remove(oldest)
+                remove_entry(oldest)
                 excess -= size
         except (OSError, TamperedFile) as error:
             log.warning("the library was not added to the cache: %s", error)
 
     def remove_library(self, winners: Sequence[Winner]) -> None:
         """Remove the entry with these schedules, which is damaged or wrong."""
-        _remove(self._entry(winners))
+        remove_entry(self.entry_of(winners))
 
-    def _entry(self, winners: Sequence[Winner]) -> Path:
+    def entry_of(self, winners: Sequence[Winner]) -> Path:
         schedules = sorted((winner.contest.program.key, winner.trace) for winner in winners)
         return self.folder / f"{self.made_for}-{_digest_of(schedules)}"
 
@@ -127,13 +128,13 @@ def remove_deleted_models(data_dir: Path, database: Database) -> None:
     folders = [folder for folder in root.iterdir() if not folder.name.startswith(DRAFT)]
     models = {folder.name.partition("-")[0] for folder in folders}
     with database.session() as session:
-        folder_names = {_folder_name(model, owner) for model, owner in Models(session).owners(models)}
+        folder_names = {folder_name(model, owner) for model, owner in Models(session).owners(models)}
     for folder in folders:
         if folder.name not in folder_names:
             remove_tree(folder)
 
 
-def _folder_name(model_id: str, owner: str) -> str:
+def folder_name(model_id: str, owner: str) -> str:
     """Name a folder by a digest of the owner's name, so that the name can be erased."""
     return f"{model_id}-{_digest_of(owner)}"
 
@@ -147,6 +148,6 @@ def _remove_dead_drafts(root: Path) -> None:
         remove_tree(draft)
 
 
-def _remove(entry: Path) -> None:
+def remove_entry(entry: Path) -> None:
     with suppress(OSError), locked_folder(entry.parent.parent, DRAFT) as trash:
         entry.rename(trash / "entry")

@@ -132,7 +132,7 @@ def measure_and_store_machine(
         is_given_up = Leases(session).get(hold.item).deaths >= MAX_LOSSES
         record = Devices(session).machine_of(machine_key) or DeviceMachine()
     try:
-        machine, reason = (None, DIED) if is_given_up else _attempt(runtime, hold, machine_key, target)
+        machine, reason = (None, DIED) if is_given_up else measure_machine(runtime, hold, machine_key, target)
         measured_by = current_builder_name()
         old_machine, is_ours = record.machine, record.builder == measured_by
         if old_machine is not None and machine is None:
@@ -148,7 +148,7 @@ def measure_and_store_machine(
             Leases(session).end(hold)
 
 
-def _attempt(
+def measure_machine(
     runtime: Runtime, hold: LeaseToken, machine_key: MachineKey, target: Target
 ) -> tuple[Machine | None, str]:
     """Return the machine, or None and the reason why it could not be measured."""

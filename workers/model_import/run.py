@@ -56,7 +56,7 @@ def import_job(runtime: Runtime, job_id: str) -> str | None:
                 with runtime.database.transaction() as session:
                     Jobs(session).retarget(job_id, Targets(session).ensure(target).id)
                     stage = replace(stage, job=Jobs(session).get(job_id, None), target=target)
-            extraction = _extract(stage)
+            extraction = extract_tasks(stage)
             selected_tasks = _select_tasks(stage.options.only, extraction.tasks)
             device = measurer.virtual_device_for(selected_tasks, stage.target, stage.options)
             if device is not None and not measurer.virtual_device:
@@ -80,7 +80,7 @@ def import_job(runtime: Runtime, job_id: str) -> str | None:
     return None
 
 
-def _extract(stage: LeasedStage) -> Extraction:
+def extract_tasks(stage: LeasedStage) -> Extraction:
     """Import the model, or reuse an import by the same code with the same options. Passes
     that an earlier import of this job left out stay left out. Raises InvalidModel."""
     stage.runtime.warm_up(stage.job.id)

@@ -47,7 +47,7 @@ class Heartbeat:
         self._busy_with = ""
         self._info = WorkerInfo(pid=os.getpid())
         self._wake = threading.Event()
-        self._on_unmeasured: Callable[[str], object] = lambda _: None
+        self.on_unmeasured: Callable[[str], object] = lambda _: None
         self._request_plan: Callable[[str], object] = lambda _: None
         self._tidy: Callable[[], None] = lambda: None
         self._next_tidy_sec = 0.0
@@ -74,7 +74,7 @@ class Heartbeat:
         one active job for the target of each new device, because the job may be waiting for
         a device.
         """
-        self._on_unmeasured = on_unmeasured or self._on_unmeasured
+        self.on_unmeasured = on_unmeasured or self.on_unmeasured
         self._tidy = tidy or self._tidy
         self._request_plan = plan or self._request_plan
         self._frequent_until_sec = time.monotonic() + START_SEC
@@ -95,7 +95,7 @@ class Heartbeat:
         if self._thread.is_alive():
             self._thread.join()
             self._info, self._busy_with = self._info.model_copy(update={"stopped": True}), ""
-            self._attempt(self._report_worker)
+            self._attempt(self.report_worker)
 
     def report_task(self, task: str) -> None:
         """Report the worker's current task; empty text if it has none."""
@@ -110,15 +110,15 @@ class Heartbeat:
     def _report_repeatedly(self) -> None:
         while not self._stopped.is_set():
             self._wake.clear()
-            self._report_once()
+            self.report_once()
             is_early = not self._reported_devices and time.monotonic() < self._frequent_until_sec
             self._wake.wait(SOON_SEC if is_early else EVERY_SEC)
 
-    def _report_once(self) -> None:
+    def report_once(self) -> None:
         self._update_info(lock_file=lock_identity())
-        self._attempt(self._report_worker)
+        self._attempt(self.report_worker)
         if time.monotonic() >= self._next_device_poll_sec:
-            self._update_info(device_list_error=self._attempt(self._report_devices))
+            self._update_info(device_list_error=self._attempt(self.report_devices))
             wait_sec = EVERY_SEC if self._reported_devices else SOON_SEC
             self._next_device_poll_sec = time.monotonic() + wait_sec
         if time.monotonic() >= self._next_tidy_sec:
@@ -140,11 +140,11 @@ class Heartbeat:
             return f"{type(error).__name__}: {error}"[:ERROR_CHARS]
         return ""
 
-    def _report_worker(self) -> None:
+    def report_worker(self) -> None:
         with self._database.transaction() as session:
             Workers(session).record_seen(self._name, host_id(), self._info, self._busy_with)
 
-    def _report_devices(self) -> None:
+    def report_devices(self) -> None:
         devices = self._fleet.devices()
         with self._database.transaction() as session:
             targets, rows = Targets(session), Devices(session)
@@ -171,7 +171,7 @@ class Heartbeat:
             self._mark_disturbed_times(session, row_of.values())
         self._reported_devices |= {keys[name] for name in new}
         for name in sorted(unmeasured):
-            self._on_unmeasured(name)
+            self.on_unmeasured(name)
         for job_id in jobs:
             self._request_plan(job_id)
 

@@ -57,7 +57,7 @@ def leased_work(runtime: Runtime, item: WorkItem, begin: Begin | None = None) ->
     if have_sources_changed():
         STOP.stop_for_replaced_code()
     with log_facts():  # `_claim` adds facts of this work only
-        work = None if STOP.is_requested else _claim(runtime, item, begin)
+        work = None if STOP.requested.is_set() else _claim(runtime, item, begin)
         if work is None:
             yield None
             return

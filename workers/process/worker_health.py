@@ -40,7 +40,7 @@ class Health:
             return
         if time.monotonic() > self._recovered_sec + SOON_SEC:
             self._rest_sec = FIRST_REST_SEC
-        while self._fault is not None and not STOP.is_requested:
+        while self._fault is not None and not STOP.requested.is_set():
             log.error("this worker rests for %.0f s: %s", self._rest_sec, self._fault)
             self._report(self._fault.headline)
             _sleep(self._rest_sec)
@@ -66,5 +66,5 @@ def find_host_fault(tunes: bool) -> MallornError | None:
 
 def _sleep(seconds: float) -> None:
     until_sec = time.monotonic() + seconds
-    while not STOP.is_requested and (remaining_sec := until_sec - time.monotonic()) > 0:
+    while not STOP.requested.is_set() and (remaining_sec := until_sec - time.monotonic()) > 0:
         time.sleep(min(remaining_sec, LOOK_SEC))

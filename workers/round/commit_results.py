@@ -41,19 +41,19 @@ class Commits:
 
     def __post_init__(self) -> None:
         self._sketches = {each.slot: each.sketch for each in self.inputs}
-        self._pending: dict[int, MeasureResult] = {}
+        self.pending: dict[int, MeasureResult] = {}
         self._committed: set[int] = set()
         self._disturbances: dict[int, Disturbance] = {}
 
     def add(self, result: MeasureResult) -> None:
-        self._pending[result.slot] = result
+        self.pending[result.slot] = result
         if result.disturbance is not None:
             self._disturbances[result.slot] = result.disturbance
-        if len(self._pending) >= RESULTS_PER_COMMIT:
+        if len(self.pending) >= RESULTS_PER_COMMIT:
             try:
                 self.flush()
             except Unavailable as error:  # results stay pending until the next commit
-                log.warning("%s results wait for the database: %s", len(self._pending), error.message)
+                log.warning("%s results wait for the database: %s", len(self.pending), error.message)
 
     @property
     def disturbance(self) -> Disturbance:
@@ -62,10 +62,10 @@ class Commits:
 
     def flush(self) -> None:
         """Commit pending results, the job's message and events in one transaction."""
-        if not self._pending:
+        if not self.pending:
             return
-        results = [result for slot, result in self._pending.items() if slot not in self._committed]
-        repeated = {slot: r.trial.disturbed for slot, r in self._pending.items() if slot in self._committed}
+        results = [result for slot, result in self.pending.items() if slot not in self._committed]
+        repeated = {slot: r.trial.disturbed for slot, r in self.pending.items() if slot in self._committed}
         with self.database.transaction() as session:
             sketches = store_sketches(session, [self._sketches[result.slot] for result in results])
             target_id, options = self.round_.row.target_id, self.round_.options
@@ -101,8 +101,8 @@ class Commits:
             load = self.disturbance
             step = JobStep(disturbance=load) if load.description else None
             Jobs(session).set_step(self.round_.row.job_id, step)
-        self._committed.update(self._pending)
-        self._pending = {}
+        self._committed.update(self.pending)
+        self.pending = {}
 
     def commit_all(self) -> None:
         """Commit pending results; retry until the database answers or the worker must stop.
@@ -114,7 +114,7 @@ class Commits:
             try:
                 return self.flush()
             except Unavailable as error:
-                if STOP.is_requested:
+                if STOP.requested.is_set():
                     raise
-                log.warning("%s results wait for the database: %s", len(self._pending), error.message)
+                log.warning("%s results wait for the database: %s", len(self.pending), error.message)
                 time.sleep(RETRY_SEC)

@@ -53,7 +53,7 @@ def open_plain(folder: Path, name: str, most_bytes: int) -> IO[bytes]:
     try:
         for part, flags in (*((part, _FOLDER) for part in folders), (last, _PLAIN)):
             open_fds.append(os.open(part, flags, dir_fd=open_fds[-1]))
-        if (flaw := _flaw(os.fstat(open_fds[-1]), most_bytes)) is not None:
+        if (flaw := find_flaw(os.fstat(open_fds[-1]), most_bytes)) is not None:
             raise TamperedFile(f"a child process left {name}, which {flaw}")
         return os.fdopen(open_fds.pop(), "rb")
     except OSError as error:
@@ -79,7 +79,7 @@ def copy_out(folder: Path, name: str, copy: Path, most_bytes: int) -> str:
     return digest.hexdigest()
 
 
-def _flaw(status: os.stat_result, most_bytes: int) -> str | None:
+def find_flaw(status: os.stat_result, most_bytes: int) -> str | None:
     """Return why a child's file is not acceptable; None for a plain file."""
     if not stat.S_ISREG(status.st_mode):
         return "is not a plain file"

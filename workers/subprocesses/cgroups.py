@@ -39,13 +39,13 @@ def cgroup_folders(controller: str) -> list[Path]:
 def count_memory_kills() -> int:
     """Return how many processes of this cgroup the kernel killed for lack of memory; 0 if not counted."""
     with suppress(OSError, ValueError, StopIteration):
-        lines = _find_kill_counter().read_text().splitlines()
+        lines = find_kill_counter().read_text().splitlines()
         return int(next(line.removeprefix(COUNT) for line in lines if line.startswith(COUNT)))
     return 0
 
 
 @lru_cache(maxsize=1)
-def _find_kill_counter() -> Path:
+def find_kill_counter() -> Path:
     """Return the file that counts kills for lack of memory. Raises StopIteration."""
     files = (group / name for group in cgroup_folders("memory") for name in FILES)
     return next(file for file in files if file.is_file())

@@ -140,11 +140,11 @@ class Child:
         self.name = name or self.MODULE
         self._env = dict(env or {})
         self._memory_bytes = memory_bytes
-        self._walls = SandboxSpec(room, self.SPAWNS, self.TAKES_SOCKETS, others=others)
+        self.sandbox_spec = SandboxSpec(room, self.SPAWNS, self.TAKES_SOCKETS, others=others)
         self._max_calls = max_calls
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: frame_channel.Channel | None = None
-        self._log: ChildLog | None = None
+        self.child_log: ChildLog | None = None
         self._reply: frame_channel.Frame | None = None
         self._calls, self._next_look_sec = 0, 0.0
         self._killed_before = 0  # processes killed for lack of memory before the last call
@@ -173,10 +173,10 @@ class Child:
     def receive_answer(self) -> bool:
         """Send and receive without waiting; return True once the call has its answer. Raises
         ChildCrashed if the process died, or was killed for sending an invalid frame."""
-        if self._log is not None and time.monotonic() > self._next_look_sec:
+        if self.child_log is not None and time.monotonic() > self._next_look_sec:
             self._next_look_sec = time.monotonic() + LOOK_SEC
-            self._log.trim()
-            if self._walls.room is not None and (excess := find_excess(self._walls.room)):
+            self.child_log.trim()
+            if self.sandbox_spec.room is not None and (excess := find_excess(self.sandbox_spec.room)):
                 raise self._kill_for_violation(f"wrote {excess} to its folder")
         while self._reply is None:
             try:
@@ -259,13 +259,13 @@ class Child:
             return
         self.kill()
         own_end, child_end = socket.socketpair()
-        self._log = ChildLog()
-        orders = LaunchSpec(self.MODULE, self._walls, self.sandbox_mode(), self._memory_bytes)
+        self.child_log = ChildLog()
+        orders = LaunchSpec(self.MODULE, self.sandbox_spec, self.sandbox_mode(), self._memory_bytes)
         with contextlib.ExitStack() as stack:
             ends = {FD_VARIABLE: stack.enter_context(child_end)}
             ends |= {name: stack.enter_context(end) for name, end in self.inherited_sockets().items()}
             fds = {name: end.fileno() for name, end in ends.items()}
-            self._process = start_process(orders, fds, self._log, self._env)
+            self._process = start_process(orders, fds, self.child_log, self._env)
         STOP.register_child(self._process.pid)
         self._channel = frame_channel.Channel(own_end, frame_channel.FRAME_LIMIT_BYTES)
         self._calls, self.ready = 0, False
@@ -288,10 +288,10 @@ class Child:
         if self._process is not None:
             STOP.unregister_child(self._process.pid)
             self._process.wait()
-        for resource in (self._channel, self._log):
+        for resource in (self._channel, self.child_log):
             if resource is not None:
                 resource.close()
-        self._process = self._channel = self._log = self._reply = None
+        self._process = self._channel = self.child_log = self._reply = None
         self._busy = self.ready = False
 
     def __enter__(self) -> Self:
@@ -325,7 +325,7 @@ class Child:
                 code = self._process.wait(timeout=END_TIMEOUT_SEC)
                 died_of = signal.Signals(-code) if code < 0 else None
                 cause = f"exited with code {code}" if died_of is None else f"died of {died_of.name}"
-        tail = self._log.tail() if self._log is not None else ""
+        tail = self.child_log.tail() if self.child_log is not None else ""
         kind: type[errors.ChildCrashed] = errors.ChildCrashed if self.ready else errors.ChildNotStarted
         self.kill()
         STOP.raise_if_requested()  # a requested stop kills children, too

@@ -24,17 +24,13 @@ class Shutdown:
     """Holds the request to stop this worker, and kills its children's process groups."""
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
+        self.requested = threading.Event()
         self._groups: set[int] = set()
         self._ended_sec = 0.0
 
-    @property
-    def is_requested(self) -> bool:
-        return self._asked.is_set()
-
     def request_stop(self) -> None:
         """Request a stop: kill every child and let none start. Safe in a signal handler."""
-        self._asked.set()
+        self.requested.set()
         for pid in tuple(self._groups):
             _kill_group(pid)
 
@@ -46,13 +42,13 @@ class Shutdown:
 
     def raise_if_requested(self) -> None:
         """Raise ShutdownRequested if the worker was asked to stop."""
-        if self.is_requested:
+        if self.requested.is_set():
             raise ShutdownRequested
 
     def register_child(self, pid: int) -> None:
         """Register a child's process group `pid`; kill it at once after a stop request."""
         self._groups.add(pid)
-        if self.is_requested:
+        if self.requested.is_set():
             _kill_group(pid)
 
     def unregister_child(self, pid: int) -> None:

@@ -53,9 +53,9 @@ if TYPE_CHECKING:
     from mallorn.workers.tvm.sessions.remote_device import RemoteDevice, RemoteModel
 
 T = TypeVar("T")
-_devices: dict[tuple[str, str], "RemoteDevice"] = {}
+open_devices: dict[tuple[str, str], "RemoteDevice"] = {}
 _classes: dict[tuple[str, str], DeviceClass | None] = {}
-_models: dict[DeviceModel, "RemoteModel"] = {}
+open_models: dict[DeviceModel, "RemoteModel"] = {}
 
 
 class CannotRun(MallornError):
@@ -70,7 +70,7 @@ def identity(
     like: DeviceClass | None = None,
 ) -> Endpoint:
     _classes[tracker, target] = like
-    current = _devices.get((tracker, target))
+    current = open_devices.get((tracker, target))
     if current is not None and not (current.is_of_class(like) and current.is_session_alive()):
         release_devices()
     device = _device(tracker, target, wait_sec)
@@ -107,7 +107,7 @@ def time_candidate(
     def fill() -> None:
         tensors.extend(device.random_args(args))
 
-    run = _run_library(device, artifact, candidate_key, timeout_sec + patience_sec, work, prepare=fill)
+    run = run_library(device, artifact, candidate_key, timeout_sec + patience_sec, work, prepare=fill)
     disturbance = Disturbance.model_validate(times.disturbance())
     return replace(run, disturbed=times.other_programs_share, disturbance=disturbance)
 
@@ -127,7 +127,7 @@ def time_probes(
         slices.extend(shortest_run(module, probe) for probe in probes)
         return [run.mean_sec * SEC_US for run in slices]
 
-    run = _run_library(device, str(Path(folder, library)), f"machine/{library}/probe", timeout_sec, work)
+    run = run_library(device, str(Path(folder, library)), f"machine/{library}/probe", timeout_sec, work)
     return slices if run.run_us else []
 
 
@@ -155,7 +155,7 @@ def run_and_save_arrays(
         save_arrays(outputs, {name: tensor.numpy() for name, tensor in zip(arrays, tensors, strict=True)})
         return []
 
-    return _run_library(device, artifact, candidate_key, timeout_sec, work)
+    return run_library(device, artifact, candidate_key, timeout_sec, work)
 
 
 def load_model(model: DeviceModel, timeout_sec: float) -> LoadedEngine:
@@ -186,7 +186,7 @@ def time_model_kernels(model: DeviceModel, seconds: float, timeout_sec: float) -
 
 
 def drop_model(model: DeviceModel) -> None:
-    _models.pop(model, None)
+    open_models.pop(model, None)
 
 
 def host_load(tracker: str, target: str, timeout_sec: float) -> Load:
@@ -199,7 +199,7 @@ def _run_with_model(model: DeviceModel, timeout_sec: float, work: Callable[["Rem
     from mallorn.workers.tvm.sessions.remote_device import RemoteModel
 
     identity(model.tracker, model.target, hold=True, like=model.like)
-    if model not in _models:  # before its upload, check that the device has memory to load it
+    if model not in open_models:  # before its upload, check that the device has memory to load it
         device = _device(model.tracker, model.target)
         sizes = [os.path.getsize(path) for path in (model.library, model.inputs)]
         needed_bytes, free_bytes = sum(sizes) * COPIES_OF_ONE, device.free_memory()
@@ -211,9 +211,9 @@ def _run_with_model(model: DeviceModel, timeout_sec: float, work: Callable[["Rem
             )
 
     def use_model(device: "RemoteDevice") -> T:
-        if model not in _models:
-            _models[model] = RemoteModel(device, Path(model.library), Path(model.inputs))
-        return work(_models[model])
+        if model not in open_models:
+            open_models[model] = RemoteModel(device, Path(model.library), Path(model.inputs))
+        return work(open_models[model])
 
     return _run_on_device(model.tracker, model.target, model.key, timeout_sec, use_model)
 
@@ -240,22 +240,22 @@ def _run_on_device(
 
 
 def release_devices() -> None:
-    _models.clear()
-    while _devices:
-        _devices.popitem()[1].close()
+    open_models.clear()
+    while open_devices:
+        open_devices.popitem()[1].close()
 
 
 def _device(tracker: str, target: str, wait_sec: float = DEVICE_WAIT_SEC) -> "RemoteDevice":
     from mallorn.workers.tvm.sessions.remote_device import RemoteDevice
 
-    if (tracker, target) not in _devices:
+    if (tracker, target) not in open_devices:
         release_devices()  # a sandboxed process can use one session at a time
         like = _classes.get((tracker, target))
-        _devices[tracker, target] = RemoteDevice(host_and_port(tracker), Target(target), wait_sec, like)
-    return _devices[tracker, target]
+        open_devices[tracker, target] = RemoteDevice(host_and_port(tracker), Target(target), wait_sec, like)
+    return open_devices[tracker, target]
 
 
-def _run_library(
+def run_library(
     device: "RemoteDevice",
     artifact: str,
     candidate_key: str,

@@ -28,7 +28,7 @@ class ConnectionLimits:
         self._limit_per_address = min(limit_per_address or limit, max(1, limit // 2))
         self._is_proxy = is_proxy
         self._addresses: dict[ClientConnection, str] = {}
-        self._counts: Counter[str] = Counter()  # open connections by address
+        self.counts: Counter[str] = Counter()  # open connections by address
         self._waiting: dict[ClientConnection, None] = {}  # ordered by when they began to wait
 
     def add(self, connection: ClientConnection, address: str) -> None:
@@ -38,10 +38,10 @@ class ConnectionLimits:
             ipv6 = IPv6Address(address)
             key = str(ipv6.ipv4_mapped or IPv6Network((ipv6, PREFIX_BITS), strict=False))
         self._addresses[connection] = key
-        self._counts[key] += 1
+        self.counts[key] += 1
         self._waiting[connection] = None
         # The new connection waits, so that there is one to end.
-        if self._counts[key] > self._limit_per_address and not self._is_proxy(address):
+        if self.counts[key] > self._limit_per_address and not self._is_proxy(address):
             self._end(next(waiting for waiting in self._waiting if self._addresses[waiting] == key))
         elif len(self._addresses) > self._limit:
             self._end(next(iter(self._waiting)))
@@ -57,9 +57,9 @@ class ConnectionLimits:
         """Forget a connection that has ended; do nothing if it is unknown."""
         self._waiting.pop(connection, None)
         if (address := self._addresses.pop(connection, None)) is not None:
-            self._counts[address] -= 1
-            if not self._counts[address]:
-                del self._counts[address]
+            self.counts[address] -= 1
+            if not self.counts[address]:
+                del self.counts[address]
 
     def _end(self, connection: ClientConnection) -> None:
         self.remove(connection)

@@ -51,11 +51,11 @@ class EventPoller:
         """Wait up to `within_sec` for a job's later events; return whether any may exist."""
         if self._poll_task is None or self._poll_task.done():
             self._poll_task = asyncio.create_task(self._poll())
-        if self._may_have(job_id, last_event):
+        if self.may_have(job_id, last_event):
             return True
         with anyio.move_on_after(within_sec):
             await self._moves.setdefault(job_id, anyio.Event()).wait()
-        return self._may_have(job_id, last_event)
+        return self.may_have(job_id, last_event)
 
     async def share_concurrent_call(self, key: Hashable, read: Callable[[], Awaitable[Any]]) -> Any:
         """Return the result of `read`; concurrent calls with the same key share one call."""
@@ -64,7 +64,7 @@ class EventPoller:
             reading.add_done_callback(lambda _: self._reading.pop(key))
         return await asyncio.shield(self._reading[key])
 
-    def _may_have(self, job_id: str, last_event: int) -> bool:
+    def may_have(self, job_id: str, last_event: int) -> bool:
         mark = self._marks.get(job_id, UNKNOWN)  # unknown until the next poll
         return mark is None or mark[0] > last_event or mark[1] in FINAL
 

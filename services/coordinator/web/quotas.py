@@ -48,12 +48,12 @@ class ConcurrentLimit:
     """Limits an amount, summed over the running requests of an owner or key; 0: no limit."""
 
     def __init__(self, limit: int, noun: str, hint: str = "retry in a second", retry_sec: int = 1) -> None:
-        self._limit = limit
+        self.limit = limit
         self._noun = noun
         self._hint = hint
         self._retry_sec = retry_sec
         self._lock = Lock()
-        self._totals: Counter[tuple[str, str]] = Counter()
+        self.totals: Counter[tuple[str, str]] = Counter()
 
     @contextmanager
     def track_request(self, owner: str, key_id: str = "") -> Iterator[Callable[[int], None]]:
@@ -64,19 +64,19 @@ class ConcurrentLimit:
             nonlocal own_amount
             added_amount = max(0, amount - own_amount)
             with self._lock:
-                total = self._totals[owner, key_id] + added_amount
-                if self._limit and total > self._limit:
-                    message = f"{owner} may have {self._limit:,} {self._noun}, not {total:,}"
+                total = self.totals[owner, key_id] + added_amount
+                if self.limit and total > self.limit:
+                    message = f"{owner} may have {self.limit:,} {self._noun}, not {total:,}"
                     raise TooMany(message, hint=self._hint, retry_sec=self._retry_sec)
-                self._totals[owner, key_id] = total
+                self.totals[owner, key_id] = total
             own_amount += added_amount
 
         try:
             yield raise_amount
         finally:
             with self._lock:
-                self._totals[owner, key_id] -= own_amount
-                self._totals += Counter()  # drops owners with a total of 0
+                self.totals[owner, key_id] -= own_amount
+                self.totals += Counter()  # drops owners with a total of 0
 
     @contextmanager
     def count_request(self, owner: str, key_id: str = "") -> Iterator[None]:
@@ -97,7 +97,7 @@ class RateLimit:
         self._most = per_minute
         self._clock = clock
         self._lock = Lock()
-        self._left: dict[Hashable, tuple[float, float]] = {}  # (requests left, time)
+        self.buckets: dict[Hashable, tuple[float, float]] = {}  # (requests left, time)
 
     def count_request(self, caller: Hashable, name: str) -> None:
         """Count a request of `caller` (`name` in errors). Raises TooMany with a retry delay."""
@@ -105,11 +105,11 @@ class RateLimit:
             return
         with self._lock:
             now_sec = self._clock()
-            left, since_sec = self._left.pop(caller, (float(self._most), now_sec))
+            left, since_sec = self.buckets.pop(caller, (float(self._most), now_sec))
             left = min(float(self._most), left + (now_sec - since_sec) * self._most / 60)
-            self._left[caller] = left - 1 if left >= 1 else left, now_sec
-            if len(self._left) > MOST_BUCKETS:
-                del self._left[next(iter(self._left))]
+            self.buckets[caller] = left - 1 if left >= 1 else left, now_sec
+            if len(self.buckets) > MOST_BUCKETS:
+                del self.buckets[next(iter(self.buckets))]
         if left < 1:
             wait_sec = math.ceil((1 - left) * 60 / self._most)
             message = f"{name} has made more than the {self._most} requests a minute that are allowed"

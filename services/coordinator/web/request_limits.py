@@ -167,7 +167,7 @@ class StreamAdmission(HttpMiddleware):
         super().__init__(app)
         self._parts = parts
         self._starting = Semaphore(AT_ONCE)
-        self._streams = ConcurrentLimit(parts.settings.quota_streams, "event streams")
+        self.streams = ConcurrentLimit(parts.settings.quota_streams, "event streams")
         self._waiting = 0
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -186,7 +186,7 @@ class StreamAdmission(HttpMiddleware):
                 finally:
                     self._waiting -= 1
                 caller = await run_in_threadpool(authenticate_request, self._parts, Request(scope))
-                stream.enter_context(self._streams.count_request(caller.owner, caller.key_id))
+                stream.enter_context(self.streams.count_request(caller.owner, caller.key_id))
             except MallornError as refusal:
                 await error_response(refusal)(scope, receive, send)
                 return

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from mallorn.core import queues
-from mallorn.core.log_setup import Turn
 from mallorn.core.settings import Settings
 from mallorn.db import backups
 from mallorn.db.backups import list_backups
@@ -31,10 +30,11 @@ def test_the_timer_asks_control_to_look_more_than_once_a_day() -> None:
     assert queues.ROUTES[queues.BACK_UP] == {"queue": queues.CONTROL}
 
 
-def test_one_backup_is_made_however_often_it_is_asked(file: Path) -> None:
+def test_one_backup_is_made_however_often_it_is_asked(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks.back_up()
     (made,) = list_backups(file)
-    tasks._back_up(Turn())
+    monkeypatch.setitem(queues.TICKS, queues.BACK_UP, 0.0)
+    tasks.back_up()
     assert list_backups(file) == [made]
 
 

@@ -68,10 +68,10 @@ def passed(database: Database, seconds: float) -> None:
 def test_a_roll_call_is_a_few_statements_however_many_devices_there_are(database: Database) -> None:
     call = Heartbeat(database, fleet(), "w")
     with statements(database) as first:
-        call._report_devices()
+        call.report_devices()
     passed(database, 2 * ENOUGH_SEC)
     with statements(database) as second:
-        call._report_devices()
+        call.report_devices()
     assert len(rows_of(database)) == DEVICES
     assert len(first) <= 13
     assert len(second) <= 6
@@ -79,26 +79,26 @@ def test_a_roll_call_is_a_few_statements_however_many_devices_there_are(database
 
 def test_what_one_worker_saw_just_now_another_does_not_write_again(database: Database) -> None:
     tracker = fleet()
-    Heartbeat(database, tracker, "w")._report_devices()
+    Heartbeat(database, tracker, "w").report_devices()
     with statements(database) as sent:
-        Heartbeat(database, tracker, "v")._report_devices()
+        Heartbeat(database, tracker, "v").report_devices()
     assert {each.split()[0] for each in sent} == {"SELECT"}
 
 
 def test_what_changed_is_written_however_lately_it_was_seen(database: Database) -> None:
     tracker = fleet(3)
     call = Heartbeat(database, tracker, "w")
-    call._report_devices()
+    call.report_devices()
     tracker.known[1] = TrackedDevice("key", TARGETS[1], True, tracker.known[1].endpoint)
-    call._report_devices()
+    call.report_devices()
     assert [row.info.busy for row in rows_of(database).values()] == [False, True, False]
 
 
 def test_a_device_keeps_what_is_known_of_its_machine_until_it_is_another(database: Database) -> None:
     tracker, met = fleet(4), []
     call = Heartbeat(database, tracker, "w")
-    call._on_unmeasured = met.append
-    call._report_devices()
+    call.on_unmeasured = met.append
+    call.report_devices()
     assert met == ["pod-000", "pod-001", "pod-002", "pod-003"]
     with database.transaction() as session:
         session.execute(update(Device).values(machine={"reason": "it was measured"}))
@@ -107,7 +107,7 @@ def test_a_device_keeps_what_is_known_of_its_machine_until_it_is_another(databas
     )
     tracker.known[1] = TrackedDevice("key", TARGETS[1], False, Endpoint("pod-001", "h", "other", 2, "0.27.0"))
     passed(database, 2 * ENOUGH_SEC)
-    call._report_devices()
+    call.report_devices()
     unmeasured = {name for name, row in rows_of(database).items() if row.machine is None}
     assert unmeasured == {"pod-001"}, "a new one of a class that is known is known"
     assert met[4:] == ["pod-001"]
@@ -123,34 +123,34 @@ def test_times_that_a_device_calls_disturbed_become_bounds_once_and_again_when_a
     marked: list[tuple[str, DisturbedInterval]] = []
     monkeypatch.setattr(Withdrawals, "mark_disturbed", lambda _self, *what: marked.append(what) or 0)
     call = Heartbeat(database, tracker, "w")
-    call._report_devices()
-    call._report_devices()
+    call.report_devices()
+    call.report_devices()
     assert marked == [("pod-000", interval)]
     now = time.time()
     monkeypatch.setattr("mallorn.workers.process.heartbeat.time.time", lambda: now + 2 * CLOCKS_SEC)
-    call._report_devices()
-    call._report_devices()
+    call.report_devices()
+    call.report_devices()
     assert marked == 2 * [("pod-000", interval)]
 
 
 def test_two_devices_of_one_name_are_one_row(database: Database) -> None:
     tracker = fleet(1)
     tracker.known *= 2
-    Heartbeat(database, tracker, "w")._report_devices()
+    Heartbeat(database, tracker, "w").report_devices()
     assert list(rows_of(database)) == ["pod-000"]
 
 
 def test_who_has_stopped_for_good_is_not_read_again(database: Database) -> None:
     tracker = fleet()
     call = Heartbeat(database, tracker, "w")
-    call._report_devices()
+    call.report_devices()
     gone, tracker.known[:] = len(tracker.known) - 1, tracker.known[:1]
     passed(database, 60)
     with statements(database) as leaving:
-        call._report_devices()
+        call.report_devices()
     passed(database, 60)
     with statements(database) as later:
-        call._report_devices()
+        call.report_devices()
     assert sum(row.info.stopped for row in rows_of(database).values()) == gone
     assert len(leaving) > gone
     assert len(later) <= 5
@@ -159,7 +159,8 @@ def test_who_has_stopped_for_good_is_not_read_again(database: Database) -> None:
 def test_whatever_ends_one_turn_the_next_one_is_taken_and_the_worker_says_so(
     database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mallorn.core.log_setup._logged_sec", {})  # it tells once a minute
+    monkeypatch.setattr("mallorn.core.log_setup.TOLD_EVERY_SEC", 0.0)
+    monkeypatch.setattr("mallorn.workers.process.heartbeat.SOON_SEC", 0.0)
 
     def break_off() -> Any:
         raise OverflowError("cannot convert float infinity to integer")
@@ -167,14 +168,14 @@ def test_whatever_ends_one_turn_the_next_one_is_taken_and_the_worker_says_so(
     tracker: Any = SimpleNamespace(devices=break_off)
     call = Heartbeat(database, tracker, "w")
     with caplog.at_level(logging.ERROR):
-        call._report_once()
-    call._report_worker()
+        call.report_once()
+    call.report_worker()
     assert "OverflowError" in caplog.text
     with database.session() as session:
         assert Workers(session).list()[0].info.device_list_error.startswith("OverflowError: cannot convert")
-    tracker.devices, call._next_device_poll_sec = fleet(1).devices, 0.0
-    call._report_once()
-    call._report_worker()
+    tracker.devices = fleet(1).devices
+    call.report_once()
+    call.report_worker()
     with database.session() as session:
         assert Workers(session).list()[0].info.device_list_error == ""
     assert list(rows_of(database)) == ["pod-000"]

@@ -94,11 +94,11 @@ def captures() -> Iterator[Captures]:
     captures = Captures()
     tvm_ffi.register_global_func(RUN_OR_CAPTURE, captures.run_or_capture, override=True)
     tvm_ffi.register_global_func(CACHED_ALLOCATION, captures.cached_allocation, override=True)
-    model_kernel_times._original_graph_function.cache_clear()
+    model_kernel_times.original_graph_function.cache_clear()
     yield captures
     for name in (RUN_OR_CAPTURE, CACHED_ALLOCATION):
         tvm_ffi.registry.remove_global_func(name)
-    model_kernel_times._original_graph_function.cache_clear()
+    model_kernel_times.original_graph_function.cache_clear()
 
 
 def test_each_kernel_is_seen_by_itself_only_where_graphs_are_off(captures: Captures) -> None:

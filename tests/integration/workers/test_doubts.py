@@ -10,11 +10,10 @@ from mallorn.core.values.machine import Machine
 from mallorn.db.repositories.devices import Devices
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.tables import Device, Workload
-from mallorn.workers.hardware_probe import run as probing
 from mallorn.workers.hardware_probe.run import BEATEN, SURE_SEC, remeasure_if_beaten
 from mallorn.workers.host.code_digest import current_builder_name
-from tests.fixtures.workshop import ENDPOINT, Workshop
-from tests.integration.workers.test_machines import HERE, Calls, found, like, machine_of, measured
+from tests.fixtures.workshop import Workshop
+from tests.integration.workers.test_machines import HERE, LOST, Calls, found, like, machine_of, measured
 
 __all__ = ["measured"]  # a fixture
 FLOPS = 1e6
@@ -77,21 +76,11 @@ def test_what_was_just_measured_is_not_doubted(workshop: Workshop, measured: Cal
     assert len(measured) == 1
 
 
-def test_the_better_of_two_measurements_stays(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    busier = computing(1.0)
-    monkeypatch.setattr(probing, "probe_device_machine", lambda *_asked: (ENDPOINT, busier))
-    job = tuned(workshop, computing(2.0))
-    remeasure_if_beaten(workshop, job)
-    assert found(workshop) == computing(2.0)
-
-
-def test_a_machine_that_cannot_be_measured_again_stays_what_it_was(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("answer", [computing(1.0), LOST])
+def test_a_machine_stays_what_it_was_where_nothing_better_is_measured(
+    workshop: Workshop, measured: Calls, answer: Machine | Unavailable
 ) -> None:
-    def fails(*_asked: object) -> None:
-        raise Unavailable("the device was lost")
-
-    monkeypatch.setattr(probing, "probe_device_machine", fails)
+    measured.answer = answer
     job = tuned(workshop, computing(2.0))
     remeasure_if_beaten(workshop, job)
     assert found(workshop) == computing(2.0)

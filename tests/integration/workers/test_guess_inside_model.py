@@ -51,6 +51,14 @@ def model(workshop, exported, check, monkeypatch):
     return figures
 
 
+@pytest.fixture
+def built(monkeypatch):
+    """The name and the winners of each model that is built."""
+    models, build = [], JobModel.build
+    monkeypatch.setattr(JobModel, "build", lambda *given: models.append(given[1:3]) or build(*given))
+    return models
+
+
 def guessed(workshop, workloads=("w0", "w1"), **options):
     job = workshop.job(workloads, trials=0, **options)
     workshop.work(job)
@@ -85,12 +93,10 @@ def test_the_report_tells_what_the_other_guesses_earned(workshop, model):
     assert inside["seconds"] >= 0
 
 
-def test_what_takes_next_to_nothing_keeps_its_likeliest_guess(workshop, model, monkeypatch):
-    fields, build = [], JobModel.build
-    monkeypatch.setattr(JobModel, "build", lambda *given: fields.append(given[2]) or build(*given))
+def test_what_takes_next_to_nothing_keeps_its_likeliest_guess(workshop, model, built):
     guessed(workshop)
     slots = {
-        name: {each.slot for row in fields for each in row if each.contest.task.name == name}
+        name: {each.slot for _, row in built for each in row if each.contest.task.name == name}
         for name in ("w0", "w1")
     }
     assert slots == {"w0": {0, 1, 2}, "w1": {0}}
@@ -127,13 +133,11 @@ def test_its_schedules_are_promoted_with_the_error_of_the_whole_model(workshop, 
     assert [each.max_error for each in promoted(workshop, job)] == [2e-7, 2e-7]
 
 
-def test_joined_guesses_that_compute_something_else_are_neither_timed_nor_handed_out(
-    workshop, model, monkeypatch
-):
+def test_joined_guesses_that_compute_something_else_are_neither_timed_nor_handed_out(workshop, model):
     def errors(engines, of):
         return {name: 1.0 if of == "after" else 1e-7 for name in engines.names if name != of}
 
-    monkeypatch.setattr(model, "errors", errors)
+    model.errors = errors
     job, _ = guessed(workshop)
     assert handed_out(workshop, job)["w0"] == 100.0
     inside = report(workshop, job)["model_contests"]
@@ -149,8 +153,8 @@ def test_each_task_is_decided_alone_where_the_model_computes_something_else(work
     assert report(workshop, job)["schedule_count"] == 2  # as the compiled model counts
 
 
-def test_each_task_is_decided_alone_where_nothing_else_computes_the_model(workshop, model, monkeypatch):
-    monkeypatch.setattr(model, "errors", lambda _self, _of: {})
+def test_each_task_is_decided_alone_where_nothing_else_computes_the_model(workshop, model):
+    model.errors = lambda _self, _of: {}
     _, timed_alone = guessed(workshop, ("w0",))
     assert timed_alone > 0
 
@@ -208,12 +212,11 @@ def test_the_report_tells_where_the_time_went(workshop, model):
     assert seconds["build"]["processor"] >= 0
 
 
-def test_what_was_decided_inside_a_model_is_not_decided_again(workshop, model, monkeypatch):
+def test_what_was_decided_inside_a_model_is_not_decided_again(workshop, model, built):
     guessed(workshop)
-    names, build = [], JobModel.build
-    monkeypatch.setattr(JobModel, "build", lambda *given: names.append(given[1]) or build(*given))
+    built.clear()
     again, _ = guessed(workshop)
-    assert names == ["first"]
+    assert [name for name, _ in built] == ["first"]
     assert handed_out(workshop, again) == {"w0": 100.0, "w1": 0.05}  # as it was timed this time
     assert report(workshop, again)["search_methods"] == {"default": 2}
     told = workshop.read(lambda session: Events(session).newest(again, ExportedEvent))
@@ -270,19 +273,17 @@ def test_a_kept_library_that_computes_something_else_is_not_taken_again(workshop
 
 
 @pytest.fixture
-def unseen(model, monkeypatch):
+def unseen(model):
     """No clock sees the kernel of w1, whatever build it is in."""
     seen = model.kernel_times
 
     def kernel_times(self, seconds):
         return {name: {"w0": times["w0"]} for name, times in seen(self, seconds).items()}
 
-    monkeypatch.setattr(model, "kernel_times", kernel_times)
+    model.kernel_times = kernel_times
 
 
-def test_a_schedule_whose_kernel_no_clock_saw_is_exported_without_a_time(
-    workshop, exported, unseen, monkeypatch
-):
+def test_a_schedule_whose_kernel_no_clock_saw_is_exported_without_a_time(workshop, exported, unseen):
     job, _ = guessed(workshop)
     assert handed_out(workshop, job) == {"w0": 80.0, "w1": None}
     told = report(workshop, job)
@@ -293,8 +294,8 @@ def test_a_schedule_whose_kernel_no_clock_saw_is_exported_without_a_time(
     assert [record.run_secs for record in exported[-2:]] == [[pytest.approx(80e-6)], [UNTIMED_SEC]]
 
 
-def test_a_kernel_that_takes_no_time_has_none(workshop, model, monkeypatch):
-    monkeypatch.setattr(model, "kernel_times", lambda self, _: {name: {"w0": 0.0} for name in self.names})
+def test_a_kernel_that_takes_no_time_has_none(workshop, model):
+    model.kernel_times = lambda self, _: {name: {"w0": 0.0} for name in self.names}
     job, _ = guessed(workshop)
     assert workshop.rows(job_id=job) == []
     assert report(workshop, job)["untimed_tasks"] == ["w0", "w1"]
@@ -319,13 +320,12 @@ def test_each_model_has_a_context_of_its_own(workshop, model):
     assert first.evaluator["model"] != second.evaluator["model"]
 
 
-def test_what_won_inside_another_model_is_a_guess_that_is_timed_like_the_others(workshop, model, monkeypatch):
+def test_what_won_inside_another_model_is_a_guess_that_is_timed_like_the_others(workshop, model, built):
     guessed(workshop)  # the second guess of w0 won
-    fields, build = [], JobModel.build
-    monkeypatch.setattr(JobModel, "build", lambda *given: fields.append(given[2]) or build(*given))
+    built.clear()
     model.kernels_us = {"first": 100.0, "rivals-1": 80.0, "rivals-2": 90.0}
     other, _ = guessed(workshop, input_shapes={"x": [1, 4]})
-    winner, *others = [row[0].contest.slots[row[0].slot].candidate for row in fields[:3]]
+    winner, *others = [row[0].contest.slots[row[0].slot].candidate for _, row in built[:3]]
     assert len({winner, *others}) == 3
     assert handed_out(workshop, other)["w0"] == 80.0, "what was lucky elsewhere has lost here"
     before = workshop.rows(kind="finish")[0]

@@ -28,18 +28,26 @@ from mallorn.workers.measure.tvm_space import TvmSpace
 from tests.fixtures.tuned_jobs import untuned
 from tests.fixtures.workshop import ENDPOINT, TARGET, Workshop
 
-Calls = list[object]
 HERE = assume_typical_cpu(cores=2, lanes=8).model_copy(update={"measured": True})
+LOST = Unavailable("the device was lost")
+
+
+class Calls(list[object]):
+    """The targets that were measured; `answer` is the machine that was found, or an error to raise."""
+
+    answer: Machine | Unavailable = HERE
 
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> Calls:
     """What is measured, instead of a device."""
-    calls: Calls = []
+    calls = Calls()
 
     def measure(runtime: object, target: object, like: object) -> tuple[object, Machine]:
         calls.append(target)
-        return ENDPOINT, HERE
+        if isinstance(calls.answer, Unavailable):
+            raise calls.answer
+        return ENDPOINT, calls.answer
 
     monkeypatch.setattr(probing, "probe_device_machine", measure)
     return calls
@@ -109,12 +117,9 @@ def test_a_device_that_comes_is_measured_before_there_is_a_job(workshop: Worksho
 
 
 def test_a_machine_that_cannot_be_measured_is_assumed_and_says_why(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    workshop: Workshop, measured: Calls
 ) -> None:
-    def fails(*_asked: object) -> None:
-        raise Unavailable("the device was lost")
-
-    monkeypatch.setattr(probing, "probe_device_machine", fails)
+    measured.answer = LOST
     job = workshop.job()
     first_round(workshop, job)
     assert machine_of(workshop, job) == assume_typical_cpu(cores=2, lanes=16)
@@ -219,22 +224,16 @@ def test_what_other_code_measured_is_measured_anew_whether_it_was_less_or_more(
 
 
 def test_what_other_code_measured_is_an_assumption_where_it_cannot_be_measured_now(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    workshop: Workshop, measured: Calls
 ) -> None:
-    calls: Calls = []
-
-    def fails(*_asked: object) -> None:
-        calls.append(_asked)
-        raise Unavailable("the device was lost")
-
-    monkeypatch.setattr(probing, "probe_device_machine", fails)
+    measured.answer = LOST
     workshop.see_device()
     workshop.write(lambda session: Devices(session).store_machine(like(workshop), HERE, "", OLD_CODE))
     for _ in range(2):
         job = workshop.job()
         first_round(workshop, job)
         assert machine_of(workshop, job) == HERE.model_copy(update={"measured": False})
-    assert len(calls) == 1, "it is not tried for every job"
+    assert len(measured) == 1, "it is not tried for every job"
     assert (found(workshop), why(workshop)) == (HERE, "the device was lost")
     assert probing.load_measured_machine(workshop, job) is None, "no report compares with its peak"
 

@@ -71,16 +71,16 @@ def test_a_device_that_its_tracker_forgot_has_stopped_until_it_is_back(
     database: Database, tracker: Any
 ) -> None:
     call = Heartbeat(database, tracker, "w")
-    call._report_devices()
+    call.report_devices()
     device = tracker.known.pop()
-    call._report_devices()
+    call.report_devices()
     assert "stopped" not in devices(database)["d"]  # the tracker may just have started again
     with database.transaction() as session:
         session.execute(update(Device).values(last_seen=Device.last_seen - 60))
-    call._report_devices()
+    call.report_devices()
     assert devices(database)["d"] == {"is_local": True, "busy": False, "stopped": True}
     tracker.known.append(device)
-    call._report_devices()
+    call.report_devices()
     assert devices(database)["d"] == {"is_local": True, "busy": True}
 
 

@@ -4,6 +4,7 @@ import json
 import logging
 from socket import gethostname
 
+import numpy as np
 import pytest
 
 from mallorn.core.errors import (
@@ -144,8 +145,8 @@ def test_results_outlast_a_database_that_is_away_for_longer_than_the_lease(works
     flush = Commits.flush
 
     def unanswered_once(commits):
-        if commits._pending and not away:
-            away.append(len(commits._pending))
+        if commits.pending and not away:
+            away.append(len(commits.pending))
             raise Unavailable("the database does not answer")
         flush(commits)
 
@@ -217,7 +218,7 @@ def test_waiting_does_not_overwrite_why_a_job_is_paused(workshop):
 
 def test_a_stopping_worker_commits_what_it_has_and_hands_the_round_back(workshop, monkeypatch):
     round_id = workshop.next_round(workshop.job())
-    monkeypatch.setattr(STOP, "_asked", type(STOP._asked)())
+    monkeypatch.setattr(STOP, "requested", type(STOP.requested)())
     workshop.bench.before = after(5, STOP.request_stop)
     assert workshop.run(round_id) is None
     assert len(workshop.rows(round_id=round_id)) == 5, (
@@ -269,7 +270,7 @@ def stored_model(workshop, seed):
     from mallorn.costmodels.random import RandomModel
 
     model = RandomModel()
-    model._seed = seed
+    model.fit(np.empty((0, 1), "f"), np.empty(0, "f"), np.empty(0, "i"), seed=seed)
     new = NewCostModel("operator:matmul", workshop.target_id, "random", 0, 8, {}, model.save())
     return workshop.write(lambda session: CostModels(session).add(new)).id
 
@@ -420,12 +421,12 @@ def test_a_worker_whose_host_is_at_fault_rests_and_names_it(workshop, error, mon
 
 def test_a_worker_that_rests_says_so_in_its_row(workshop):
     workshop.roll_call.report_pause("no linker")
-    workshop.roll_call._report_worker()
+    workshop.roll_call.report_worker()
     (row,) = workshop.read(lambda session: Workers(session).list())
     assert (row.info.missing_resource, row.busy_with) == ("no linker", "resting: no linker")
     assert state_of_worker(row, 0.0) == "idle"
     workshop.roll_call.report_pause("")
-    workshop.roll_call._report_worker()
+    workshop.roll_call.report_worker()
     (row,) = workshop.read(lambda session: Workers(session).list())
     assert (row.info.missing_resource, row.busy_with) == ("", "")
 

@@ -79,8 +79,8 @@ def test_what_only_later_parts_import_is_not_in_the_first_transfer(
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
     monkeypatch.setattr(archive, "_tracked", lambda *_: [])
-    archive._write_base(tmp_path / BASE, site, kernels, 0)
-    later = archive._later(tmp_path, site, 0)
+    archive.write_base(tmp_path / BASE, site, kernels, 0)
+    later = archive.write_later_parts(tmp_path, site, 0)
     with tarfile.open(tmp_path / BASE) as first, tarfile.open(later) as last:
         assert {name for name in first.getnames() if "." in name} == {
             "site/click/__init__.py",

@@ -135,7 +135,7 @@ def test_a_kill_while_the_kernel_counts_one_for_want_of_memory_is_its_own(
 ) -> None:
     counter = tmp_path / "memory.events"
     counter.write_text("oom 7\noom_kill 2\noom_group_kill 0\n")
-    monkeypatch.setattr(cgroups, "_find_kill_counter", lambda: counter)
+    monkeypatch.setattr(cgroups, "find_kill_counter", lambda: counter)
     call = child.begin(Misbehaving.sleep.make_call(60.0))
     assert child.pid is not None
     counter.write_text("oom 9\noom_kill 3\noom_group_kill 0\n")
@@ -380,9 +380,9 @@ def test_a_log_is_emptied_while_a_call_runs(
     monkeypatch.setattr(child_process, "LOOK_SEC", 0.01)
     monkeypatch.setattr(child_process, "_LIMIT_BYTES", 100)
     pending = child.begin(Misbehaving.wait_for_file.make_call(str(tmp_path / "file")))
-    assert child._log is not None
-    child._log.file.write(b"x" * 1000)
-    while os.fstat(child._log.file.fileno()).st_size > 100:
+    assert child.child_log is not None
+    child.child_log.file.write(b"x" * 1000)
+    while os.fstat(child.child_log.file.fileno()).st_size > 100:
         assert not pending.poll()
         child.wait(1.0)
     (tmp_path / "file").touch()

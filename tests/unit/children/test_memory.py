@@ -33,7 +33,7 @@ with Misbehaving(name="graphs") as child:
 def group() -> Iterator[Path]:
     """A control group whose processes together get little memory."""
     try:
-        made = cgroups._find_kill_counter().parent / f"mallorn-test-{os.getpid()}"
+        made = cgroups.find_kill_counter().parent / f"mallorn-test-{os.getpid()}"
         made.mkdir()
     except (OSError, StopIteration):
         pytest.skip("no control group can be made here; deaths are then told by their signal alone")
@@ -83,17 +83,17 @@ def test_the_count_is_found(
     membership: str, mounts: dict[str, str], file: str, told: str, made_up_groups: MadeUp
 ) -> None:
     made_up_groups(membership, mounts, {file: told})
-    cgroups._find_kill_counter.cache_clear()
+    cgroups.find_kill_counter.cache_clear()
     try:
         assert cgroups.count_memory_kills() == 4
     finally:
-        cgroups._find_kill_counter.cache_clear()
+        cgroups.find_kill_counter.cache_clear()
 
 
 def test_where_nobody_counts_there_was_none(made_up_groups: MadeUp) -> None:
     made_up_groups("", {}, {})
-    cgroups._find_kill_counter.cache_clear()
+    cgroups.find_kill_counter.cache_clear()
     try:
         assert cgroups.count_memory_kills() == 0
     finally:
-        cgroups._find_kill_counter.cache_clear()
+        cgroups.find_kill_counter.cache_clear()

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from mallorn.cli import wait_until_tuned
 from mallorn.cli.terminal import progress_bars
 from mallorn.cli.terminal.progress_bars import Advance, bar, bytes_bar
+from mallorn.cli.wait_until_tuned import wait_until_tuned
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus
 
@@ -64,7 +64,6 @@ def test_a_job_that_is_waited_for_shows_how_much_of_its_budget_is_spent(
 ) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
     monkeypatch.setattr(progress_bars, "stderr", lambda: console)
-    monkeypatch.setattr(wait_until_tuned, "POLL_SEC", 0.0)
-    wait_until_tuned.wait_until_tuned(Measured(**options), "")  # type: ignore[arg-type]
+    wait_until_tuned(Measured(**options), "", 0.0)  # type: ignore[arg-type]
     assert isinstance(console.file, io.StringIO)
     assert share in console.file.getvalue()

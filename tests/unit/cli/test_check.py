@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
+from typer.testing import Result
 
 from mallorn.cli import host_checks
 from mallorn.cli import tune_and_resume as tune
@@ -31,20 +32,39 @@ from tests.fixtures.workshop import MadeUpGraphs
 X = TensorSpec(name="x", dtype="float32", shape=[1, 3])
 LOOKED = Signature([X], [], {"Relu": 2})
 run = partial(mallorn, "check")
+SEAMS = (
+    (compile_cuda, "find_toolchain"),
+    (nvidia_driver, "run_with_tvm"),
+    (sandbox_support, "probe_sandbox_support"),
+    (host_checks, "check_kernel"),
+    (host_checks.shutil, "disk_usage"),
+)
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the process that loads TVM answers, by method; an error is raised."""
-    answers: dict[str, Any] = {"warm_up": None, "read_signature": LOOKED}
+@pytest.fixture(autouse=True)
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """What the process that loads TVM and this host answer, by function; an error is raised."""
+    answers: dict[str, Any] = {"warm_up": None, "read_signature": LOOKED, "probe_sandbox_support": "full"}
 
     @contextmanager
     def process(*_: Any, **__: Any) -> Iterator[ModelCompiler]:
         yield MadeUpGraphs(answers)
 
+    def answered(function: Callable[..., Any]) -> Callable[..., Any]:
+        def answer(*given: Any) -> Any:
+            found = answers.get(function.__name__, function)
+            if isinstance(found, Exception):
+                raise found
+            return found(*given) if callable(found) else found
+
+        return answer
+
+    answers["check_kernel"] = lambda target: f"one for {target} ran"
     monkeypatch.setattr(host_checks, "tvm_process", process)
-    monkeypatch.setattr(host_checks, "check_kernel", lambda target: f"one for {target} ran")
-    return answers
+    for module, name in SEAMS:
+        monkeypatch.setattr(module, name, answered(getattr(module, name)))
+    yield answers
+    link_command.cache_clear()
 
 
 def hide_compilers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -64,20 +84,7 @@ def _detected_once(monkeypatch: pytest.MonkeyPatch, local_target: Target) -> Non
     monkeypatch.setattr("mallorn.workers.device.detect_host.detect_target", lambda: local_target)
 
 
-@pytest.fixture(autouse=True)
-def _full_walls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox_support, "probe_sandbox_support", lambda _mode: "full")
-
-
-@pytest.fixture(autouse=True)
-def _forget_the_linker() -> Iterator[None]:
-    yield
-    link_command.cache_clear()
-
-
-def test_where_all_is_there_every_check_has_its_line(
-    asked: dict[str, Any], model: Path, tmp_path: Path
-) -> None:
+def test_where_all_is_there_every_check_has_its_line(model: Path, tmp_path: Path) -> None:
     result = run(model, "--data", tmp_path)
     assert result.exit_code == 0, result.output
     names = [line.split()[1] for line in result.stdout.splitlines() if not line.startswith(" ")]
@@ -96,64 +103,49 @@ def test_where_all_is_there_every_check_has_its_line(
     assert "2 operators; x [1, 3]" in result.stdout
 
 
-Break = Callable[[pytest.MonkeyPatch, Path], None]
-
-
-def crash(target: Target) -> str:
-    raise HostFault(f"no kernel for {target} can be built and run here: killed by SIGILL")
-
-
-def no_walls(_mode: str) -> str:
-    raise sandbox_support.NoSandbox("the sandbox of this host is without seccomp", hint=sandbox_support.HINT)
-
-
-def require_walls(patch: pytest.MonkeyPatch, _place: Path) -> None:
-    patch.setenv("MALLORN_SANDBOX", "require")
-    patch.setattr(sandbox_support, "probe_sandbox_support", no_walls)
-
-
-# What breaks a host, the check that fails of it, and what is told.
-BROKEN: dict[str, tuple[Break, str, str]] = {
-    "no compiler": (hide_compilers, "compiler", "next: apt-get install gcc"),
+# What a host answers that tuning cannot do without, and the check that fails of it.
+BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
     "a kernel that does not run": (
-        lambda patch, _: patch.setattr(host_checks, "check_kernel", crash), "kernel", "killed by SIGILL"
+        {"check_kernel": HostFault("no kernel can be built and run here: killed by SIGILL")},
+        "kernel",
+        "killed by SIGILL",
     ),
-    "walls that are required and missing": (require_walls, "sandbox", "is without seccomp"),
-    "a full disk": (
-        lambda patch, _: patch.setattr(
-            host_checks.shutil, "disk_usage", lambda _place: SimpleNamespace(free=1000)
-        ),
-        "disk",
-        "",
+    "walls that are required and missing": (
+        {"probe_sandbox_support": sandbox_support.NoSandbox("this host is without seccomp", hint="allow it")},
+        "sandbox",
+        "is without seccomp",
     ),
-}  # fmt: skip
+    "a full disk": ({"disk_usage": SimpleNamespace(free=1000)}, "disk", ""),
+    "a model that cannot be read": (
+        {"read_signature": InvalidModel("these inputs have free dimensions", hint="--input-shape x:1,3")},
+        "model",
+        "next: --input-shape x:1,3",
+    ),
+}
 
 
-@pytest.mark.usefixtures("asked")
-@pytest.mark.parametrize("name", BROKEN)
-def test_what_no_tuning_can_do_without_fails_the_check(
-    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    damage, check, told = BROKEN[name]
-    damage(monkeypatch, tmp_path)
-    result = run("--data", tmp_path / "not" / "there" / "yet")
+def check_failed(result: Result, check: str, told: str) -> None:
     assert result.exit_code == ExitCode.CHECK_FAILED
     assert f"failed   {check}" in result.stdout
     assert result.stdout.count("failed ") == 1
     assert told in result.stdout
 
 
-def test_a_model_that_cannot_be_read_fails_the_check(
-    asked: dict[str, Any], model: Path, tmp_path: Path
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_no_tuning_can_do_without_fails_the_check(
+    name: str, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, model: Path, tmp_path: Path
 ) -> None:
-    asked["read_signature"] = InvalidModel("these inputs have free dimensions", hint="--input-shape x:1,3")
-    result = run(model, "--data", tmp_path)
-    assert result.exit_code == ExitCode.CHECK_FAILED
-    assert "failed   model" in result.stdout
-    assert "next: --input-shape x:1,3" in result.stdout
+    answers, *failed = BROKEN[name]
+    asked.update(answers)
+    monkeypatch.setenv("MALLORN_SANDBOX", "require")
+    check_failed(run(model, "--data", tmp_path / "not" / "there" / "yet"), *failed)
 
 
-@pytest.mark.usefixtures("asked")
+def test_a_host_without_a_compiler_fails_the_check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    hide_compilers(monkeypatch, tmp_path)
+    check_failed(run("--data", tmp_path), "compiler", "next: apt-get install gcc")
+
+
 def test_what_is_only_useful_may_be_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = host_checks.find_spec
     monkeypatch.setattr(host_checks, "find_spec", lambda name: None if name == "onnxruntime" else found(name))
@@ -164,7 +156,6 @@ def test_what_is_only_useful_may_be_missing(monkeypatch: pytest.MonkeyPatch, tmp
         assert told in result.stdout
 
 
-@pytest.mark.usefixtures("asked")
 @pytest.mark.parametrize(
     ("told", "way"),
     [
@@ -175,9 +166,9 @@ def test_what_is_only_useful_may_be_missing(monkeypatch: pytest.MonkeyPatch, tmp
     ],
 )
 def test_walls_that_close_in_part_are_told_with_what_closes_them(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str, way: str
+    asked: dict[str, Any], tmp_path: Path, told: str, way: str
 ) -> None:
-    monkeypatch.setattr(sandbox_support, "probe_sandbox_support", lambda _mode: told)
+    asked["probe_sandbox_support"] = told
     result = run("--data", tmp_path, "--json")
     assert result.exit_code == 0, "it is only worse"
     (finding,) = [each for each in json.loads(result.stdout) if each["name"] == "sandbox"]
@@ -223,26 +214,25 @@ def test_slow_cores_beside_fast_ones_are_told_with_how_to_leave_them_out(
 
 
 def test_tune_starts_nothing_for_a_gpu_that_is_not_there(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: Path
+    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: Path
 ) -> None:
-    monkeypatch.setattr(nvidia_driver, "run_with_tvm", lambda *_: CompletedProcess([], -11, stdout=""))
+    asked["run_with_tvm"] = NO_DRIVER
     monkeypatch.setattr(tune, "connected_stack", lambda *_: pytest.fail("a service was started"))
     refused(
         mallorn("tune", model, "--target", "cuda", "--data", tmp_path / "data"), "mallorn check --target cuda"
     )
 
 
+NO_DRIVER: Final = CompletedProcess([], -11, stdout="")
 NOTHING: Final = Toolchain(None, None, False, (("CUDA's compiler nvcc", "pip install 'mallorn[cuda]'"),))
 WHOLE: Final = Toolchain(Path("/usr/bin/nvcc"), "libcudart.so.13", True, ())
 
 
-@pytest.mark.usefixtures("asked")
 @pytest.mark.parametrize("target", ["cuda", "nvidia/nvidia-h100"])
 def test_what_a_gpu_lacks_has_a_line_each_with_the_command_that_brings_it(
-    target: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    target: str, asked: dict[str, Any], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(compile_cuda, "find_toolchain", lambda: NOTHING)
-    monkeypatch.setattr(nvidia_driver, "run_with_tvm", lambda *_: CompletedProcess([], -11, stdout=""))
+    asked |= {"find_toolchain": NOTHING, "run_with_tvm": NO_DRIVER}
     result = run("--target", target, "--data", tmp_path)
     assert result.exit_code == ExitCode.CHECK_FAILED
     for check, told in {"cuda": "nvcc", "driver": "libcuda.so.1", "target": "CUDA finds no GPU here"}.items():
@@ -254,13 +244,9 @@ def test_what_a_gpu_lacks_has_a_line_each_with_the_command_that_brings_it(
     assert "mallorn check" not in result.stdout, "no check advises itself"
 
 
-@pytest.mark.usefixtures("asked")
-def test_where_a_gpu_has_all_that_it_needs_its_checks_are_well(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_where_a_gpu_has_all_that_it_needs_its_checks_are_well(asked: dict[str, Any], tmp_path: Path) -> None:
     answer = CompletedProcess([], 0, stdout='[0, "GPU-a", "H100", 1, "580", 90]')
-    monkeypatch.setattr(compile_cuda, "find_toolchain", lambda: WHOLE)
-    monkeypatch.setattr(nvidia_driver, "run_with_tvm", lambda *_: answer)
+    asked |= {"find_toolchain": WHOLE, "run_with_tvm": answer}
     result = run("--target", "cuda", "--data", tmp_path)
     assert result.exit_code == 0, result.output
     lines = {line.split()[1]: line for line in result.stdout.splitlines() if line.startswith("ok ")}
@@ -269,15 +255,13 @@ def test_where_a_gpu_has_all_that_it_needs_its_checks_are_well(
     assert "sm_90a" in lines["target"]
 
 
-@pytest.mark.usefixtures("asked")
 def test_a_host_that_builds_for_a_gpu_elsewhere_needs_no_driver(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    asked: dict[str, Any], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(compile_cuda, "find_toolchain", lambda: replace(WHOLE, has_driver=False))
+    asked["find_toolchain"] = replace(WHOLE, has_driver=False)
     result = run("--target", "nvidia/nvidia-h100", "--url", "http://127.0.0.1:1", "--data", tmp_path)
     assert "missing  driver" in result.stdout
 
 
-@pytest.mark.usefixtures("asked")
 def test_nobody_is_told_of_cuda_who_did_not_ask_for_it(tmp_path: Path) -> None:
     assert "driver" not in run("--data", tmp_path).stdout

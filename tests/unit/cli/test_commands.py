@@ -19,9 +19,10 @@ from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.workers import Workers
 from mallorn.stack.data_directory import DataDir, StackInfo
-from tests.fixtures.answers import data, mallorn, refused
+from tests.fixtures.answers import Shell, data, mallorn, refused
 from tests.fixtures.brought import bring
 from tests.fixtures.coordinator import Coordinator, OwnedRows
+from tests.fixtures.kept import Kept
 
 pytestmark = pytest.mark.usefixtures("named_coordinator")
 TARGET = '{"kind":"llvm","num-cores":2}'
@@ -29,31 +30,25 @@ TARGET = '{"kind":"llvm","num-cores":2}'
 
 def end(owned: OwnedRows, state: JobState, because: str = "", **recorded: Any) -> None:
     with owned.database.transaction() as session:
-        Jobs(session).move_to_state(owned.job_id, [JobState.TUNING], state, because)
+        Jobs(session).move_to_state(owned.job_id, list(JobState), state, because)
         Jobs(session).store_report_columns(owned.job_id, report={}, **recorded)
         Events(session).append(owned.job_id, OtherEvent(kind="state", data={"state": str(state)}))
+
+
+ANSWER = {"source": "near", "basis": "carried from other sizes", "confidence": "likely"}
 
 
 def measure(owned: OwnedRows) -> None:
     owned.closed_round(owned.ok(0, 5.0), owned.failed(1))
 
 
-EMPTY = {
-    "jobs": "mallorn tune",
-    "models": "mallorn models upload",
-    "dataset records": "no measurements",
-    "schedules": "no schedules yet",
-    "devices": "mallorn device",
-    "workers": "mallorn worker",
-}
+EMPTY = ("jobs", "models", "dataset records", "schedules", "devices", "workers")
 
 
-def test_nothing_there_gets_words_on_stderr_and_an_empty_list_as_json() -> None:
-    for command, said in EMPTY.items():
-        result = mallorn(*command.split())
-        assert (result.exit_code, result.stdout) == (0, ""), command
-        assert said in result.stderr, command
-        assert data(mallorn(*command.split(), "--json")) == [], command
+def test_nothing_there_gets_words_on_stderr_and_an_empty_list_as_json(shell: Shell, kept: Kept) -> None:
+    for command in EMPTY:
+        shell(command, command, f"{command} --json")
+    kept("nothing-there", shell.texts)
 
 
 def test_without_a_url_the_stack_on_the_data_directory_answers(
@@ -94,45 +89,36 @@ def test_submit_takes_ranges_of_free_dimensions(model: Path) -> None:
     assert options["dynamic"] == {"batch": [1, 64], "length": [128, 128]}
 
 
-REFUSED = [
-    (("submit", "missing.onnx"), "missing.onnx"),
-    (("submit", "MODEL", "--target", "local"), "next:  mallorn device"),
-    (("submit", "MODEL", "--target", "llvm"), "num-cores"),
-    (("submit", "MODEL", "--target", TARGET, "-o", "search=astrology"), "next:  known: "),
-    (("submit", "MODEL", "--input-shape", "x:1,many"), "--input-shape x:1,3,224,224"),
-    (("submit", "MODEL", "--dynamic", "batch"), "--dynamic batch=1..64"),
-    (("submit", "MODEL", "--dynamic", "batch=1..many"), "--dynamic batch=1..64"),
-    (("submit", "MODEL", "--dynamic", "batch=64..1"), "the smallest size must come first"),
-    (("submit", "MODEL", "-o", "search"), "--option search=random"),
-    (("show", "nope"), "next:  mallorn jobs"),
-    (("watch", "nope"), "there is no job nope"),
-    (("jobs", "tasks", "nope"), "there is no job nope"),
-    (("jobs", "cancel", "nope"), "there is no job nope"),
-    (("schedules", "nope"), "there is no job nope"),
-    (("dataset", "records", "--job", "nope"), "there is no job nope"),
-    (("schedules", "--target", "{"), "not valid JSON"),
-]
+REFUSED = """
+submit missing.onnx
+submit MODEL --target local
+submit MODEL --target llvm
+submit MODEL --target TARGET -o search=astrology
+submit MODEL --input-shape x:1,many
+submit MODEL --dynamic batch
+submit MODEL --dynamic batch=1..many
+submit MODEL --dynamic batch=64..1
+submit MODEL -o search
+show nope
+watch nope
+jobs tasks nope
+jobs cancel nope
+schedules nope
+dataset records --job nope
+schedules --target {
+"""
 
 
-def test_an_error_says_what_happened_and_what_to_type_next(model: Path) -> None:
-    for words, said in REFUSED:
-        refused(mallorn(*(model if word == "MODEL" else word for word in words)), said)
+def test_an_error_says_what_happened_and_what_to_type_next(model: Path, shell: Shell, kept: Kept) -> None:
+    shell.names |= {"MODEL": model, "TARGET": TARGET}
+    shell("refused", *REFUSED.split("\n")[1:-1])
+    assert shell.texts["refused"].count("! error:") == shell.texts["refused"].count("! next:") == 16
+    kept("refused-commands", shell.texts)
 
 
 def test_what_cannot_be_parsed_is_a_usage_error() -> None:
     for words in (("submit",), ("submit", "m", "--trials", "-1"), ("jobs", "--state", "lost"), ("fly",)):
         assert mallorn(*words).exit_code == 2, words
-
-
-def test_jobs_and_show_tell_how_far_a_job_is(owned: OwnedRows) -> None:
-    measure(owned)
-    line = next(line for line in mallorn("jobs").stdout.splitlines() if owned.job_id in line)
-    assert "2/64" in line
-    assert "tuning" in line
-    shown = mallorn("show", owned.job_id).stdout
-    assert "1 build_error" in shown
-    assert "1 of 2 measured" in shown
-    assert data(mallorn("jobs", "--state", "queued", "--json")) == []
 
 
 def lose(owned: OwnedRows, **recorded: Any) -> None:
@@ -146,66 +132,36 @@ def lose(owned: OwnedRows, **recorded: Any) -> None:
     owned.write(lambda session: Jobs(session).store_report_columns(owned.job_id, report=report))
 
 
-SLOWER = "verdict: 4.0 times slower than onnxruntime (ratio 0.25, 0.23 to 0.27) after 2 trials"
-
-
-def test_show_prints_the_figures_of_a_done_job_and_judges_them(owned: OwnedRows) -> None:
+def test_what_is_told_of_a_job_in_each_state(
+    owned: OwnedRows, shell: Shell, kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.names["JOB"] = owned.job_id
     measure(owned)
-    lose(owned)
-    shown = mallorn("show", owned.job_id)
-    assert "2.000 ms" in shown.stdout
-    assert "0.25" in shown.stdout
-    assert SLOWER in shown.stdout
-    assert f"next:  mallorn resume {owned.job_id} --auto" in shown.stderr
-
-
-def test_show_tells_what_the_tasks_of_a_job_without_a_search_rest_on(owned: OwnedRows) -> None:
-    end(owned, JobState.DONE)
-    answer = {"source": "near", "basis": "carried from other sizes", "confidence": "likely"}
-    report = {"unmeasured_schedules": {"fused_dense": answer}, "schedule_count": 1, "workload_count": 2}
-    owned.write(lambda session: Jobs(session).store_report_columns(owned.job_id, report=report))
-    shown = mallorn("show", owned.job_id).stdout
-    for words in ("ANSWERED BY", "fused_dense", "near", "likely", "1 of 2 tasks", "built and checked: no"):
-        assert words in shown, words
-
-
-def test_a_list_of_jobs_sets_each_beside_onnxruntime(owned: OwnedRows) -> None:
-    lose(owned)
-    heading, line = mallorn("jobs").stdout.splitlines()
-    assert "VS ONNXRUNTIME" in heading
-    assert "4.0 times slower" in line
-
-
-def test_a_job_on_a_full_disk_says_so(owned: OwnedRows, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "disk" not in mallorn("show", owned.job_id).stdout
-    monkeypatch.setattr("mallorn.services.coordinator.jobs.list_and_show.LEAST_BYTES", 2**62)
-    assert "is full; free some room" in mallorn("show", owned.job_id).stdout
-    end(owned, JobState.DONE)
-    assert "disk" not in mallorn("show", owned.job_id).stdout
-
-
-def test_tasks_are_a_table(owned: OwnedRows) -> None:
-    measure(owned)
-    table = mallorn("jobs", "tasks", owned.job_id).stdout
-    assert "Weighted" in table
-    assert table.splitlines()[-1].split() == ["matmul", "0,", "1"], "both tasks are in one family"
-    assert [task["latency_us"] for task in data(mallorn("jobs", "tasks", owned.job_id, "--json"))] == [
-        5.0,
-        None,
-    ]
-
-
-def test_what_stock_found_stands_beside_ours_where_its_logs_tell(owned: OwnedRows) -> None:
-    measure(owned)
-    assert (
-        "tock's" not in mallorn("show", owned.job_id).stdout + mallorn("jobs", "tasks", owned.job_id).stdout
-    )
+    looks = "jobs", "show JOB", "jobs tasks JOB", "dataset records"
+    shell("it is tuning", *looks, "jobs --state queued")
     bring(owned, "w0", 4.0)
-    words = "4.0 us for 1 task, on a host that its logs do not name; 5.0 us here"
-    assert words in mallorn("show", owned.job_id).stdout
-    table = mallorn("jobs", "tasks", owned.job_id).stdout
-    assert "Stock's logs" in table
-    assert [line.split()[-1] for line in table.splitlines()[2:4]] == ["4", "-"]
+    shell("stock's logs tell of a task", *looks[1:3])
+    with monkeypatch.context() as patch:
+        patch.setattr("mallorn.services.coordinator.jobs.list_and_show.LEAST_BYTES", 2**62)
+        shell("the disk is full", "show JOB")
+    lose(owned)
+    with monkeypatch.context() as patch:
+        patch.setattr("mallorn.services.coordinator.jobs.list_and_show.LEAST_BYTES", 2**62)
+        shell("it is done, and slower than onnxruntime", *looks[:2])
+    end_report = {"unmeasured_schedules": {"fused_dense": ANSWER}, "schedule_count": 1, "workload_count": 2}
+    owned.write(lambda session: Jobs(session).store_report_columns(owned.job_id, report=end_report))
+    shell("it was not searched", "show JOB")
+    kept("job-by-state", shell.texts)
+
+
+def test_the_end_of_a_watched_job(owned: OwnedRows, shell: Shell, kept: Kept) -> None:
+    shell.names["JOB"] = owned.job_id
+    measure(owned)
+    lose(owned, export_uri="somewhere")
+    shell("done", "watch JOB")
+    end(owned, JobState.FAILED, "no operator Foo")
+    shell("failed", "watch JOB")
+    kept("watched-job", shell.texts)
 
 
 def test_records_are_limited_and_filtered(owned: OwnedRows) -> None:
@@ -213,7 +169,6 @@ def test_records_are_limited_and_filtered(owned: OwnedRows) -> None:
     assert len(data(mallorn("dataset", "records", "--limit", "1", "--json"))) == 1
     (failed,) = data(mallorn("dataset", "records", "--outcome", "build_error", "--json"))
     assert failed["error"] == "no"
-    assert "build_error" in mallorn("dataset", "records").stdout
 
 
 @pytest.mark.parametrize("value", ["on", "true", "True"])
@@ -223,48 +178,22 @@ def test_a_boolean_option_is_typed_as_a_word(model: Path, value: str) -> None:
     assert (options["private"], options["contention"]) == (True, False)
 
 
-def test_a_private_job_says_so(model: Path) -> None:
-    job = data(mallorn("submit", model, "--target", TARGET, "--private", "--json"))
-    assert job["options"]["private"] is True
-    assert "kept from other owners" in mallorn("show", job["id"]).stdout
-    other = data(mallorn("submit", model, "--target", TARGET, "--json"))
-    assert "private" not in mallorn("show", other["id"]).stdout
-
-
-def test_a_job_is_paused_and_cancelled(owned: OwnedRows) -> None:
-    assert f"mallorn resume {owned.job_id}" in mallorn("jobs", "pause", owned.job_id).stderr
-    assert data(mallorn("jobs", "cancel", owned.job_id, "--json"))["state"] == "cancelled"
-    refused(mallorn("jobs", "cancel", owned.job_id), "is cancelled")
-
-
-def test_who_cancels_or_leaves_a_job_with_a_first_version_is_told_how_to_fetch_it(
-    owned: OwnedRows, monkeypatch: pytest.MonkeyPatch
+def test_a_job_is_left_paused_and_cancelled(
+    owned: OwnedRows, model: Path, shell: Shell, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(job: Job, *_shown: object, **_how: object) -> None:
         job.refresh()
         raise KeyboardInterrupt
 
+    private = data(mallorn("submit", model, "--target", TARGET, "--private", "--json"))
+    assert private["options"]["private"] is True
+    shell.names |= {"JOB": owned.job_id, "PRIVATE": private["id"], "HASH": private["model_id"]}
+    shell("a private job", "show PRIVATE")
+    shell("paused", "jobs pause JOB")
     owned.write(lambda session: Jobs(session).store_report_columns(owned.job_id, export_uri="exports/of/it"))
     monkeypatch.setattr(jobs, "show_until_ended", interrupt)
-    for command in ("watch", "jobs cancel"):
-        told = mallorn(*command.split(), owned.job_id).stderr
-        assert f"fetch its schedules with   mallorn schedules {owned.job_id}" in told
-
-
-def test_watch_ends_with_the_result_of_a_done_job(owned: OwnedRows) -> None:
-    measure(owned)
-    lose(owned, export_uri="somewhere")
-    result = mallorn("watch", owned.job_id)
-    assert result.exit_code == 0
-    assert "done  2/64 trials  1 failed" in result.stderr
-    assert "onnxruntime" in result.stdout.splitlines()[3]
-    assert result.stdout.splitlines()[-1] == SLOWER
-    assert f"mallorn schedules {owned.job_id}" in result.stderr
-
-
-def test_watch_fails_with_a_failed_job(owned: OwnedRows) -> None:
-    end(owned, JobState.FAILED, "no operator Foo")
-    refused(mallorn("watch", owned.job_id), "no operator Foo", f"mallorn show {owned.job_id}")
+    shell("left, and cancelled, with a first version", "watch JOB", "jobs cancel JOB", "jobs cancel JOB")
+    kept("left-job", shell.texts)
 
 
 def test_watch_as_json_prints_one_event_a_line(owned: OwnedRows) -> None:

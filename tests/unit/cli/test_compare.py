@@ -1,15 +1,17 @@
 """`mallorn jobs compare`: jobs beside one another."""
 
 import json
+import re
 from functools import partial
 from typing import Any
 
 import pytest
 
 from mallorn.results.compare_jobs import Side, compare
-from tests.fixtures.answers import mallorn, refused
+from tests.fixtures.answers import Shell, mallorn
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, run_round
+from tests.fixtures.kept import Kept
 from tests.fixtures.told import told_job, told_round, told_task
 
 typed = partial(mallorn, "jobs", "compare")
@@ -28,19 +30,14 @@ def two_jobs(owned: OwnedRows) -> tuple[str, str]:
 
 
 @pytest.mark.usefixtures("named_coordinator")
-def test_two_jobs_stand_side_by_side(two_jobs: tuple[str, str]) -> None:
-    result = typed(*two_jobs)
-    assert result.exit_code == 0, result.stderr
-    rows = [line.split() for line in result.stdout.splitlines()]
-    assert rows[0] == ["JOB", *two_jobs]
-    assert ["trials", "4", "(1", "failed)", "5", "(1", "failed)"] in rows
-    assert ["sum", "over", "tasks", "230.0", "us", "200.0", "us", "(x0.870)"] in rows
-    w1 = "w1 x2 100.0 us, 2 trials 90.0 us (x0.900), 3 trials"
-    assert w1.split() in rows
-    assert "beware" not in result.stderr
-    first, second = two_jobs
-    said = f"judged by the sum over tasks, as the whole model of {first} was not timed: "
-    assert said + f"{second} is the fastest, 1.1 times faster than {first}" in " ".join(result.stdout.split())
+def test_two_jobs_stand_side_by_side_and_one_is_refused(
+    two_jobs: tuple[str, str], shell: Shell, kept: Kept
+) -> None:
+    shell.names |= dict(zip(("FIRST", "SECOND"), two_jobs, strict=True))
+    shell("two jobs", "jobs compare FIRST SECOND")
+    shell.texts["two jobs"] = re.sub("after M:SS.*\n", "", shell.texts["two jobs"])
+    shell("one job", "jobs compare FIRST")
+    kept("compared-jobs", shell.texts)
 
 
 @pytest.mark.usefixtures("named_coordinator")
@@ -49,11 +46,6 @@ def test_json_has_an_entry_a_job_in_the_order_given(two_jobs: tuple[str, str]) -
     assert [job["id"] for job in data["jobs"]] == list(reversed(two_jobs))
     assert [job["reached_us"] for job in data["jobs"]] == [200.0, 230.0]
     assert [task["latency_us"] for task in data["tasks"]] == [[20.0, 30.0], [90.0, 100.0]]
-
-
-@pytest.mark.usefixtures("named_coordinator")
-def test_one_job_is_refused(owned: OwnedRows) -> None:
-    refused(typed(owned.job_id), "next:  mallorn jobs compare JOB OTHER")
 
 
 def side(found_us: list[float], **changes: Any) -> Side:

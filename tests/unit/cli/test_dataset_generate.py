@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.answers import data, mallorn, refused
+from tests.fixtures.answers import Shell, data, mallorn
 from tests.fixtures.coordinator import Coordinator
+from tests.fixtures.kept import Kept
 
 pytestmark = pytest.mark.usefixtures("named_coordinator")
 TARGET = '{"kind":"llvm","num-cores":2}'
@@ -58,25 +59,16 @@ def test_all_candidates_may_be_searched_for_or_drawn(
     assert {option["search"]: option["task_trials"] for option in options} == of_each
 
 
-def test_a_service_that_goes_on_is_not_waited_for() -> None:
+def test_what_generate_tells(coordinator: Coordinator, shell: Shell, kept: Kept) -> None:
+    shell.names["TARGET"] = TARGET
+    refused = "--kind magic", "--rules gone.toml", "--kind softmax --tasks 9000"
+    shell("what cannot be drawn", *(f"dataset generate {words}" for words in refused))
+    assert jobs(coordinator) == [], "it is said before anything is submitted"
     result = generate("--tasks", 1, "--kind", "softmax", "--target", TARGET)
-    assert result.exit_code == 0, result.stderr
-    assert "when no other job needs the devices" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--kind", "magic"), "the rules have no task kind 'magic'"),
-        (("--rules", "gone.toml"), "gone.toml"),
-        (("--kind", "softmax", "--tasks", 9000), "not to 9000"),
-    ],
-)
-def test_what_cannot_be_drawn_is_said_before_anything_is_submitted(
-    coordinator: Coordinator, words: tuple[Any, ...], said: str
-) -> None:
-    refused(generate(*words), said)
-    assert jobs(coordinator) == []
+    assert (result.exit_code, len(jobs(coordinator))) == (0, 2)
+    shell.names |= {name: job["id"] for name, job in zip(("FIRST", "SECOND"), jobs(coordinator), strict=True)}
+    shell.texts["a service that goes on is not waited for"] = result.stderr
+    kept("dataset-generate", shell.texts)
 
 
 def test_rules_of_ones_own_are_used(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ import pytest
 
 from mallorn.cli.terminal import output
 from mallorn.db.repositories.devices import Devices, SeenDevice
-from tests.fixtures.answers import mallorn, refused
+from tests.fixtures.answers import Shell
 from tests.fixtures.coordinator import OwnedRows
+from tests.fixtures.kept import Kept
 
 pytestmark = pytest.mark.usefixtures("named_coordinator")
 
@@ -19,25 +20,15 @@ def liar(owned: OwnedRows) -> None:
 
 
 @pytest.mark.usefixtures("liar")
-def test_without_a_terminal_nothing_is_taken_back_unasked(owned: OwnedRows) -> None:
-    refused(mallorn("devices", "withdraw", "a liar"), "--yes")
-    assert "withdrawn" not in mallorn("dataset", "records", "--job", owned.job_id).stdout
-
-
-@pytest.mark.usefixtures("liar")
-def test_a_person_is_told_how_much_and_may_agree(owned: OwnedRows, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_device_measured_is_taken_back_once_that_was_agreed_to(
+    owned: OwnedRows, monkeypatch: pytest.MonkeyPatch, shell: Shell, kept: Kept
+) -> None:
+    shell.names["JOB"] = owned.job_id
+    shell("nobody saw it", "devices withdraw nobody --yes")
+    shell(
+        "without a terminal nothing is taken back", "devices withdraw 'a liar'", "dataset records --job JOB"
+    )
+    shell("what is older stays", "devices withdraw 'a liar' --since 2100-01-01T12:30 --yes")
     monkeypatch.setattr(output, "can_ask_user", lambda: True)
-    taken = mallorn("devices", "withdraw", "a liar", input="y\n")
-    assert "Take back 1 measurements, 0 schedules, 0 active cost models?" in taken.stderr
-    assert "taken back: 1 measurements" in taken.stderr
-    assert "withdrawn" in mallorn("dataset", "records", "--job", owned.job_id).stdout
-
-
-@pytest.mark.usefixtures("liar")
-def test_since_leaves_what_is_older() -> None:
-    taken = mallorn("devices", "withdraw", "a liar", "--since", "2100-01-01T12:30", "--yes", "--json")
-    assert '"measurements": 0' in taken.stdout
-
-
-def test_a_device_that_nobody_saw_is_refused() -> None:
-    refused(mallorn("devices", "withdraw", "nobody", "--yes"), "there is no device nobody")
+    shell("a person agrees", "devices withdraw 'a liar'", "dataset records --job JOB", input="y\n")
+    kept("devices-withdraw", shell.texts)

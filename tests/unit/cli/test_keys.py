@@ -6,10 +6,11 @@ import pytest
 from typer.testing import Result
 
 from mallorn.core.address_checks import check_binding
-from mallorn.core.errors import ExitCode, InvalidRequest
+from mallorn.core.errors import InvalidRequest
 from mallorn.db.repositories.access_control import has_api_keys
-from tests.fixtures.answers import data, mallorn, refused
+from tests.fixtures.answers import Shell, data, mallorn
 from tests.fixtures.coordinator import Coordinator, OwnedRows
+from tests.fixtures.kept import Kept
 
 
 @pytest.fixture(autouse=True)
@@ -24,40 +25,25 @@ def keys(*words: str, key: str | None = None) -> Result:
     return mallorn(*command, *given)
 
 
-def test_with_none_yet_the_way_to_the_first_is_told() -> None:
-    result = keys()
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert "mallorn keys create" in result.stderr
-
-
-def test_the_first_one_is_made_on_the_host() -> None:
+def test_keys_are_made_rotated_and_revoked(shell: Shell, kept: Kept) -> None:
+    shell("none yet", "keys")
     made = keys("create", "ada", "--scope", "admin", "--here")
     key = made.stdout.strip()
     assert key.startswith("mln_")
     assert "not shown again" in made.stderr
-    refused(keys(), "MALLORN_API_KEY")
     assert data(keys("--json", key=key))[0]["owner"] == "ada"
-
-
-def test_an_admin_makes_keys_for_others() -> None:
-    admin = keys("create", "ada", "--scope", "admin", "--here").stdout.strip()
-    his = data(keys("create", "ci", "--owner", "bob", "--days", "90", "--json", key=admin))
+    his = data(keys("create", "ci", "--owner", "bob", "--days", "90", "--json", key=key))
     assert (his["owner"], his["scopes"]) == ("bob", ["read", "submit"])
-    row = next(line for line in keys(key=admin).stdout.splitlines() if his["id"] in line)
-    assert "good for" in row
-    assert "never" in row
-    refused(keys("create", "more", key=his["key"]), "admin")
-
-
-def test_a_rotated_key_replaces_the_old_and_a_revoked_one_says_so() -> None:
-    first = data(keys("create", "ada", "--scope", "admin", "--here", "--json"))
-    second = keys("rotate", first["id"], key=first["key"]).stdout.strip()
-    assert keys(key=first["key"]).exit_code == ExitCode.KEY_NEEDED
-    other = data(keys("create", "ci", "--json", key=second))
-    refused(keys("revoke", other["id"], key=second), f"mallorn keys revoke {other['id']} --yes")
-    assert keys("revoke", other["id"], "--yes", key=second).exit_code == 0
-    assert "revoked" in keys(key=second).stdout
-    assert keys("revoke", "00000000", "--yes", key=second).exit_code == ExitCode.NOT_FOUND
+    first, _ = data(keys("--json", key=key))[::-1]
+    shell.names |= {"ADMIN": key, "HIS": his["key"], "BOBS": his["id"], "ADAS": first["id"]}
+    shell("two keys", "keys", "keys --api-key ADMIN")
+    shell("who is no admin makes none", "keys create more --api-key HIS")
+    second = keys("rotate", first["id"], key=key).stdout.strip()
+    shell("rotated", "keys --api-key ADMIN")
+    shell.names["SECOND"] = second
+    revoke = "keys revoke BOBS --api-key SECOND", "keys revoke BOBS --yes --api-key SECOND"
+    shell("revoked", *revoke, "keys --api-key SECOND", "keys revoke 00000000 --yes --api-key SECOND")
+    kept("keys", shell.texts)
 
 
 def test_a_rotation_with_grace_leaves_the_old_secret_a_while() -> None:
@@ -66,21 +52,18 @@ def test_a_rotation_with_grace_leaves_the_old_secret_a_while() -> None:
     assert keys(key=first["key"]).exit_code == keys(key=second).exit_code == 0
 
 
-def test_an_owner_who_leaves_is_put_out_by_one_command() -> None:
-    admin = keys("create", "root", "--scope", "admin", "--here").stdout.strip()
-    hers = keys("create", "grace", "--here").stdout.strip()
-    refused(keys("owners", "ban", "grace", key=admin), "mallorn owners ban grace --yes")
-    assert keys("owners", "ban", "grace", "--yes", key=admin).exit_code == 0
-    assert "was revoked" in keys(key=hers).stderr
-    rows = keys("owners", key=admin).stdout.splitlines()
-    assert any(line.startswith("grace") and "20" in line for line in rows), rows
-    assert keys("create", "grace", "--here").exit_code == ExitCode.CONFLICT, "not before she is let in"
+def test_an_owner_who_leaves_is_put_out_by_one_command(shell: Shell, kept: Kept) -> None:
+    for name, owner, *scope in (("ADMIN", "root", "--scope", "admin"), ("HERS", "grace")):
+        shell.names[name] = key = keys("create", owner, *scope, "--here").stdout.strip()
+    shell.names["KEY"] = key.split("_")[1]
+    ban = "owners ban grace --api-key ADMIN", "owners ban grace --yes --api-key ADMIN"
+    shell("banned", *ban, "keys --api-key HERS", "owners --api-key ADMIN", "keys create grace --here")
     assert keys("owners", "readmit", "grace", "--here").exit_code == 0
     assert keys("create", "grace", "--here").exit_code == 0
-    assert keys("owners", "sign-out", "grace", key=admin).exit_code == 0
     erased = keys("owners", "erase", "grace", "--yes", "--here")
     assert "from now on erased-" in erased.stderr
-    assert "grace" not in keys(key=admin).stdout
+    assert "grace" not in keys(key=str(shell.names["ADMIN"])).stdout
+    kept("banned-owner", shell.texts)
 
 
 def test_an_admin_lists_everybodys_jobs(coordinator: Coordinator) -> None:

@@ -17,9 +17,10 @@ from mallorn.client.logins import Login, logins_file, read_logins, write_logins
 from mallorn.core.api_keys import ALL_SCOPES, hash_secret
 from mallorn.core.errors import ExitCode
 from mallorn.db.repositories.access_control import ApiKeys
-from tests.fixtures.answers import data, mallorn, refused
+from tests.fixtures.answers import Shell, data, mallorn, refused
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.issuer import CLIENT, SECRET, Issuer
+from tests.fixtures.kept import Kept
 
 
 @pytest.fixture(autouse=True)
@@ -47,29 +48,27 @@ def test_the_file_is_the_users_alone(coordinator: Coordinator, key: str) -> None
     assert stat.S_IMODE(logins_file().parent.stat().st_mode) == 0o700
 
 
-def test_a_logout_forgets_it(coordinator: Coordinator, key: str) -> None:
-    mallorn("login", coordinator.url, "--api-key", key)
-    assert mallorn("logout").exit_code == 0
+def test_a_login_is_taken_over_by_name_and_forgotten(
+    coordinator: Coordinator, key: str, shell: Shell, kept: Kept
+) -> None:
+    shell.names |= {"URL": coordinator.url, "KEY": key}
+    shell("a wrong key is not kept", "login URL --api-key mln_1_wrong")
+    assert not logins_file().exists()
+    shell("there is no provider and no terminal", "login URL")
+    shell("a key in the command is taken with a warning", "login URL --api-key KEY --name team")
+    write_logins("lab", {**read_logins().services, "lab": Login(url="http://127.0.0.1:9")})
+    shell("the service that is current does not answer", "jobs")
+    shell("another is chosen", "login team", "jobs", "login", "login attic")
+    shell("it is forgotten", "logout", "logout")
     assert key not in logins_file().read_text()
     assert read_logins().current == ""
-    refused(mallorn("logout"), "no service is current")
+    kept("login", shell.texts)
 
 
 def test_a_key_that_was_typed_is_not_revoked_by_a_logout(coordinator: Coordinator, key: str) -> None:
     mallorn("login", coordinator.url, "--api-key", key)
     mallorn("logout")
     assert mallorn("keys", "--url", coordinator.url, "--api-key", key).exit_code == 0
-
-
-def test_several_services_are_kept_by_name_and_one_is_current(coordinator: Coordinator, key: str) -> None:
-    mallorn("login", coordinator.url, "--api-key", key, "--name", "team")
-    write_logins("lab", {**read_logins().services, "lab": Login(url="http://127.0.0.1:9")})
-    assert mallorn("jobs").exit_code == ExitCode.UNREACHABLE
-    assert mallorn("login", "team").exit_code == 0
-    assert mallorn("jobs").exit_code == 0
-    shown = mallorn("login").stdout
-    assert [line.split()[0] for line in shown.splitlines()] == ["SERVICE", "team", "lab"]
-    refused(mallorn("login", "attic"), "no service attic is kept")
 
 
 def test_the_environment_and_a_data_directory_come_first(
@@ -89,22 +88,9 @@ def test_a_kept_key_goes_to_its_own_service_only(coordinator: Coordinator, key: 
     assert "next:  mallorn login URL" in result.stderr
 
 
-def test_a_wrong_key_is_not_kept(coordinator: Coordinator, key: str) -> None:
-    refused(mallorn("login", coordinator.url, "--api-key", "mln_1_wrong"), "does not know the API key")
-    assert not logins_file().exists()
-
-
 def test_a_service_that_asks_for_no_key_is_kept_without_one(coordinator: Coordinator) -> None:
     assert mallorn("login", coordinator.url).exit_code == 0
     assert read_logins().services[urlsplit(coordinator.url).netloc] == Login(url=coordinator.url)
-
-
-def test_without_a_provider_and_a_terminal_it_says_how_a_key_is_made(
-    coordinator: Coordinator, key: str
-) -> None:
-    refused(
-        mallorn("login", coordinator.url), "no identity provider is configured", "mallorn keys create NAME"
-    )
 
 
 def test_on_a_terminal_the_key_is_asked_for(
@@ -268,10 +254,8 @@ def test_a_key_is_read_from_standard_input(coordinator: Coordinator, key: str) -
     assert mallorn("keys").exit_code == 0
 
 
-def test_a_key_in_the_command_is_taken_with_a_warning(
+def test_a_key_of_the_environment_brings_no_warning(
     coordinator: Coordinator, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = "users of this machine can read this key in the list of processes"
-    assert words in " ".join(mallorn("login", coordinator.url, "--api-key", key).stderr.split())
     monkeypatch.setenv("MALLORN_API_KEY", key)
-    assert words not in " ".join(mallorn("login", coordinator.url).stderr.split())
+    assert "list of processes" not in " ".join(mallorn("login", coordinator.url).stderr.split())

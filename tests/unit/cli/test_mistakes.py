@@ -9,9 +9,9 @@ import pytest
 
 from mallorn.cli.terminal.explain_error import explain_error
 from mallorn.core import installation
-from mallorn.core.errors import ExitCode
 from mallorn.core.installation import missing_package, pip_install_command
-from tests.fixtures.answers import mallorn, refused
+from tests.fixtures.answers import Shell
+from tests.fixtures.kept import Kept
 
 
 @pytest.fixture(autouse=True)
@@ -19,47 +19,30 @@ def data_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MALLORN_DATA_DIR", str(tmp_path / "data"))
 
 
-@pytest.mark.parametrize("command", ["up", "serve", "tracker", "device"])
-@pytest.mark.parametrize("port", ["99999", "-1"])
-def test_a_port_that_cannot_be_is_refused_before_anything_starts(command: str, port: str) -> None:
-    result = mallorn(command, "--port", port)
-    assert result.exit_code == 2
-    assert "'--port': Input should be" in result.stderr
+COMMANDS = [f"{name} --port {port}" for name in ("up", "serve", "tracker", "device") for port in (99999, -1)]
+SETTINGS = [
+    ("MALLORN_PORT", "abc"),
+    ("MALLORN_PORT", "99999"),
+    ("MALLORN_BUILDERS", "-1"),
+    ("MALLORN_TRACKER", "nonsense"),
+]
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "words"),
-    [
-        ("MALLORN_PORT", "abc", "should be a valid integer"),
-        ("MALLORN_PORT", "99999", "less than or equal to 65535"),
-        ("MALLORN_BUILDERS", "-1", "greater than or equal to 0"),
-        ("MALLORN_TRACKER", "nonsense", "write HOST:PORT"),
-    ],
-)
-def test_a_setting_that_cannot_be_is_named(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
+def test_what_cannot_be_is_refused_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shell: Shell, kept: Kept
 ) -> None:
-    monkeypatch.setenv(name, value)
-    result = mallorn("serve")
-    assert result.exit_code == ExitCode.USAGE
-    assert result.stderr.startswith(f"error: the setting {name} cannot be {value!r}: ")
-    assert words in result.stderr
-    assert f"unset {name}" in result.stderr
-
-
-def test_a_question_mark_in_the_data_path_is_refused_for_the_database_would_lie_elsewhere(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    shell("a port", *COMMANDS)
+    for name, value in SETTINGS:
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            shell(f"{name}={value}", "serve")
+    with monkeypatch.context() as patch:
+        patch.setenv("MALLORN_DATABASE_URL", "nonsense")
+        shell("a database that is no URL", "migrate")
     monkeypatch.setenv("MALLORN_DATA_DIR", str(tmp_path / "what?" / "data"))
-    refused(
-        mallorn("up", "--port", "0"), "has a question mark", "next:  choose another place with --data DIR"
-    )
+    shell("a question mark in the data path", "up --port 0")
+    kept("mistakes", shell.texts)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_database_that_is_no_url_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MALLORN_DATABASE_URL", "nonsense")
-    refused(mallorn("migrate"), "'nonsense' is not the URL of a database")
 
 
 def test_a_full_disk_is_a_sentence() -> None:

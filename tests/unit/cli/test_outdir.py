@@ -26,6 +26,7 @@ from mallorn.core.values.job import JobStatus
 from mallorn.core.values.manifest import Manifest
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.coordinator import Coordinator
+from tests.fixtures.kept import Kept
 from tests.fixtures.models import onnx_bytes
 
 TARGET = {"kind": "llvm", "num-cores": 2}
@@ -154,48 +155,34 @@ def test_who_leaves_a_job_that_has_just_ended_is_told_the_way_to_its_schedules(
     assert "mallorn resume j1 --out won" in told
 
 
-def test_who_leaves_a_job_with_a_version_in_its_directory_is_told_how_to_use_it(
-    held: Path, capsys: pytest.CaptureFixture[str]
+class Exported(Interrupted):
+    """A job whose first version is exported in the moment in which it is left."""
+
+    def __init__(self) -> None:
+        self.status = JobStatus(id="j1", state=JobState.FINISHING, exported=True)
+
+    def events(self, after: int = 0) -> Iterator[LoggedEvent]:
+        yield LoggedEvent(1, "exported", {"seconds": 1.0})
+
+    def schedules(self, directory: str | Path) -> Path:
+        manifest = Manifest(job="j1", model=MODEL_ID, target=TARGET, recipe=StoredRecipe())
+        Path(directory, "manifest.json").write_text(manifest.model_dump_json())
+        return Path(directory)
+
+
+def test_who_leaves_a_job_is_told_how_to_use_a_version_of_it(
+    held: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], kept: Kept
 ) -> None:
-    manifest = Manifest(job="j1", model=MODEL_ID, target=TARGET, recipe=StoredRecipe())
-    (held / "manifest.json").write_text(manifest.model_dump_json())
-    with pytest.raises(typer.Exit), Ending(held, "m.onnx").pause_on_interrupt(Interrupted()):
-        raise KeyboardInterrupt
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert last == f"{held} holds a version that works. Check it with   python {held}/apply.py m.onnx --check"
-
-
-def test_a_version_that_came_in_the_moment_of_ctrl_c_is_fetched_all_the_same(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Exported(Interrupted):
-        def events(self, after: int = 0) -> Iterator[LoggedEvent]:
-            yield LoggedEvent(1, "exported", {"seconds": 1.0})
-
-        def schedules(self, directory: str | Path) -> Path:
-            manifest = Manifest(job="j1", model=MODEL_ID, target=TARGET, recipe=StoredRecipe())
-            Path(directory, "manifest.json").write_text(manifest.model_dump_json())
-            return Path(directory)
-
-    job = Exported()
-    job.status = JobStatus(id="j1", state=JobState.FINISHING, exported=True)
-    with pytest.raises(typer.Exit), Ending(tmp_path, "m.onnx").pause_on_interrupt(job):
-        raise KeyboardInterrupt
-    assert f"{tmp_path} holds a version that works" in capsys.readouterr().err
-
-
-def test_the_schedules_of_another_job_are_no_version_of_it(
-    held: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(typer.Exit), Ending(held, "m.onnx").pause_on_interrupt(Interrupted()):
-        raise KeyboardInterrupt
-    assert str(held) not in capsys.readouterr().err
-
-
-def test_ctrl_c_before_a_job_is_followed_leaves_it_as_ctrl_c_later_does(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with pytest.raises(typer.Exit) as left, Ending(Path("won"), "m.onnx").pause_on_interrupt(Interrupted()):
-        raise KeyboardInterrupt
-    assert left.value.exit_code == 130
-    assert "mallorn resume j1" in capsys.readouterr().err
+    texts = {}
+    (tmp_path / "new").mkdir()
+    for state, folder, job in (
+        ("before it is followed", Path("won"), Interrupted()),
+        ("its directory holds the schedules of another job", held, Interrupted()),
+        ("a version comes in the moment of ctrl-c", tmp_path / "new", Exported()),
+        ("a version is in its directory", tmp_path / "new", Interrupted()),
+    ):
+        with pytest.raises(typer.Exit) as left, Ending(folder, "m.onnx").pause_on_interrupt(job):
+            raise KeyboardInterrupt
+        assert left.value.exit_code == 130
+        texts[state] = capsys.readouterr().err.replace(str(tmp_path), "PLACE")
+    kept("left-tuning", texts)

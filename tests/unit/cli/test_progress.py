@@ -37,6 +37,7 @@ from mallorn.wording.format_values import (
     format_latency,
     format_spent_trials,
 )
+from tests.fixtures.kept import Kept
 from tests.fixtures.told import told_round, told_task
 
 
@@ -153,24 +154,54 @@ def test_a_log_never_says_the_same_twice() -> None:
     assert len(console.file.getvalue().splitlines()) == 1
 
 
-def test_a_sum_that_leaves_tasks_out_says_so() -> None:
-    assert describe_best_latency(partly(3, 28, None)) == "3 of 28 tasks timed"
-    assert describe_best_latency(partly(27, 28, 900.0)) == "best 900.0 us (27 of 28 tasks timed)"
-    assert describe_best_latency(partly(28, 28, 900.0)) == "best 900.0 us"
-    assert describe_best_latency(partly(28, 28, 950.0, "finishing")) == "", (
-        "what is found wrong there is taken out of the sum"
+FEW = partly(0, 28, None, trials=0, budget=60)
+SOME = FEW.model_copy(update={"options": FEW.options.model_copy(update={"only": ("conv2d*",)})})
+ANSWERED = job("finishing", budget=0)
+AHEAD = {"current_us": 2000.0, "limit_us": 1500.0, "expected_us": 1800.0, "gain": 0.031, "trials": 48}
+OVER = job("done", 64, budget=None, outlook=AHEAD | {"limit_us": None, "trials": 0})
+# The line of a job, its time, its budget, what it has spent and what is advised: tests/kept/progress.txt.
+JOBS = {
+    "nothing is known": job("tuning"),
+    "queued without a reason": job("queued"),
+    "finishing without a step": job("finishing"),
+    "no sum of tasks yet": partly(3, 28, None),
+    "a sum that leaves a task out": partly(27, 28, 900.0),
+    "a sum of all tasks": partly(28, 28, 900.0),
+    "what is found wrong in the finish is taken out of the sum": partly(28, 28, 950.0, "finishing"),
+    "a small budget": FEW,
+    "a budget that is large enough": partly(0, 28, None, trials=0, budget=28 * 16),
+    "a job whose number of tasks is unknown": SOME,
+    "trials and minutes": job("tuning", 16, minutes=60.0),
+    "minutes alone": job("tuning", 16, minutes=60.0, budget=None),
+    "a job that measures nothing": ANSWERED.model_copy(
+        update={"options": ANSWERED.options.model_copy(update={"mode": "zero-shot"})}
+    ),
+    "a job that ends by itself": job("tuning", 16, budget=None),
+    "a job that ends by itself, with an outlook": job("tuning", 16, budget=None, outlook=AHEAD),
+    "a job that has ended by itself": OVER,
+}
+
+
+def test_what_a_line_tells_of_a_job(kept: Kept) -> None:
+    parts = (summary, describe_best_latency, describe_budget, format_spent_trials, describe_headroom)
+    kept(
+        "progress",
+        {
+            state: "\n".join(part(status) for part in (*parts, advise_on_budget) if part(status))
+            for state, status in JOBS.items()
+        },
     )
 
 
-def test_a_small_budget_is_told_what_it_comes_to_once() -> None:
-    few = partly(0, 28, None, trials=0, budget=60)
-    told = watched(Scripted(few, few, job("done", 60)), terminal=False)
-    assert told.count("60 trials for 28 tasks: about 2 a task") == 1
-    assert "--trials 1792" in told
-    assert advise_on_budget(partly(0, 28, None, trials=0, budget=28 * 16)) == ""
-    assert advise_on_budget(partly(3, 28, None)) == "", "it goes on: nothing new"
-    some = few.model_copy(update={"options": few.options.model_copy(update={"only": ("conv2d*",)})})
-    assert advise_on_budget(some) == "", "the number of its tasks is unknown"
+def test_the_share_of_a_job_that_ends_by_itself_is_what_its_planner_expects() -> None:
+    ahead = JOBS["a job that ends by itself, with an outlook"]
+    assert (completed_share(ahead), ahead.expected_trials) == (0.25, 64)
+    assert completed_share(JOBS["a job that ends by itself"]) == 0.0
+
+
+def test_a_small_budget_is_told_once() -> None:
+    told = watched(Scripted(FEW, FEW, job("done", 60)), terminal=False)
+    assert told.count(advise_on_budget(FEW)) == 1
 
 
 def test_a_terminal_gets_a_bar() -> None:
@@ -238,16 +269,6 @@ def test_minutes_hold_the_finish_and_a_finish_lasts_as_long_as_the_one_before() 
     assert lefts((1000.0 + 120.0, job("tuning", 8, minutes=10.0, budget=None))) == ["about 8 min left"]
     again = job("finishing", 64, report={"finish_sec": 300.0})
     assert lefts((0.0, again), (60.0, again), (400.0, again)) == ["about 5 min left", "about 4 min left", ""]
-    assert format_coarse_time(7200.0) == "about 2.0 h left"
-
-
-def test_a_summary_leaves_out_what_is_not_known() -> None:
-    assert summary(job("tuning")) == "tuning  0/64 trials"
-
-
-def test_a_state_without_a_reason_says_what_it_is_busy_with() -> None:
-    assert summary(job("queued")) == "queued  0/64 trials  waits for a worker"
-    assert "times the whole model" in summary(job("finishing"))
 
 
 def test_a_pipe_gets_a_row_a_line_and_a_terminal_whole_ids(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,28 +287,25 @@ def test_a_pipe_gets_a_row_a_line_and_a_terminal_whole_ids(monkeypatch: pytest.M
     assert "…" in narrow.file.getvalue()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0.3, "now"), (75.2, "1:15 ago")])
-def test_how_long_ago(seconds: float, text: str) -> None:
-    assert format_age(seconds) == text
-
-
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0:00"), (75.9, "1:15"), (3600, "1:00:00"), (3661, "1:01:01")]
+    ("text", "expected"),
+    [
+        (format_age(0.3), "now"),
+        (format_age(75.2), "1:15 ago"),
+        (format_coarse_time(7200.0), "about 2.0 h left"),
+        *zip(
+            map(format_duration, (0, 75.9, 3600, 3661)), ("0:00", "1:15", "1:00:00", "1:01:01"), strict=True
+        ),
+        *zip(
+            map(format_latency, (None, 0.5, 999.94, 1000.0)),
+            ("-", "0.5 us", "999.9 us", "1.000 ms"),
+            strict=True,
+        ),
+        *zip(map(cell, (None, 1234.5, 0.125, 7)), ("-", "1,234", "0.125", "7"), strict=True),
+    ],
 )
-def test_durations(seconds: float, text: str) -> None:
-    assert format_duration(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("value_us", "text"), [(None, "-"), (0.5, "0.5 us"), (999.94, "999.9 us"), (1000.0, "1.000 ms")]
-)
-def test_latencies(value_us: float | None, text: str) -> None:
-    assert format_latency(value_us) == text
-
-
-@pytest.mark.parametrize(("value", "text"), [(None, "-"), (1234.5, "1,234"), (0.125, "0.125"), (7, "7")])
-def test_cells(value: object, text: str) -> None:
-    assert cell(value) == text
+def test_values_are_written_with_their_units(text: str, expected: str) -> None:
+    assert text == expected
 
 
 def test_an_error_is_printed_as_it_was_written(capsys: pytest.CaptureFixture[str]) -> None:
@@ -316,34 +334,6 @@ def test_a_shape_that_is_none_is_refused(typed: str) -> None:
 def test_an_option_that_is_none_is_refused(typed: list[str]) -> None:
     with pytest.raises(InvalidRequest, match="option"):
         parse_options(typed)
-
-
-def test_a_budget_without_a_limit_of_trials_shows_no_number_for_it() -> None:
-    both = job("tuning", 16, minutes=60.0)
-    assert (describe_budget(both), format_spent_trials(both)) == ("64 trials or 60 minutes", "16 of 64")
-    free = job("tuning", 16, minutes=60.0, budget=None)
-    assert (describe_budget(free), format_spent_trials(free, "/")) == ("60 minutes", "16")
-
-
-def test_a_job_that_measures_nothing_is_called_by_its_mode() -> None:
-    answered = job("finishing", budget=0)
-    options = answered.options.model_copy(update={"mode": "zero-shot"})
-    assert describe_budget(answered.model_copy(update={"options": options})) == "zero-shot"
-
-
-def test_a_job_that_ends_by_itself_is_as_far_as_its_planner_thinks() -> None:
-    unknown = job("tuning", 16, budget=None)
-    assert (describe_budget(unknown), completed_share(unknown)) == ("as many trials as are worth it", 0.0)
-    ahead = {"current_us": 2000.0, "limit_us": 1500.0, "expected_us": 1800.0, "gain": 0.031, "trials": 48}
-    known = job("tuning", 16, budget=None, outlook=ahead)
-    assert (completed_share(known), known.expected_trials) == (0.25, 64)
-    assert summary(known).endswith(
-        "2.000 ms now; this machine takes at least 1.500 ms (75 % reached); "
-        "about 1.800 ms expected after some 48 more trials; the next 100 trials would bring 3.1 %"
-    )
-    over = job("done", 64, budget=None, outlook=ahead | {"limit_us": None, "trials": 0})
-    assert describe_headroom(over) == "2.000 ms now; the next 100 trials would bring 3.1 %"
-    assert describe_headroom(unknown) == ""
 
 
 def test_a_job_that_no_device_here_can_serve_shows_its_command_once() -> None:

@@ -1,6 +1,5 @@
 """Looking at jobs where no service runs: the commands read the data directory themselves."""
 
-import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -19,8 +18,9 @@ from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.session import Database
 from mallorn.stack.data_directory import DataDir
 from mallorn.wording.format_values import TAKE_DATA, insert_option
-from tests.fixtures.answers import data, mallorn, refused
+from tests.fixtures.answers import Shell, data, mallorn, refused
 from tests.fixtures.coordinator import Coordinator, OwnedRows
+from tests.fixtures.kept import Kept
 from tests.fixtures.rows import new_job
 
 Type = Callable[..., Result]
@@ -60,8 +60,9 @@ def left(database: Database) -> OwnedRows:
 
 
 @pytest.fixture
-def there(place: Path) -> Type:
+def there(place: Path, shell: Shell) -> Type:
     """Types a command about the data directory."""
+    shell.names["DATA"] = place
     return lambda *words: mallorn(*words, "--data", place)
 
 
@@ -71,19 +72,25 @@ def finish(left: OwnedRows) -> None:
         Events(session).append(left.job_id, OtherEvent(kind="state", data={"state": "done"}))
 
 
-def test_what_looks_needs_no_service(there: Type, left: OwnedRows, tmp_path: Path) -> None:
-    assert left.job_id in there("jobs").stdout
-    assert "1 build_error" in there("show", left.job_id).stdout
-    assert "Weighted" in there("jobs", "tasks", left.job_id).stdout
+LOOKS = ("jobs", "show JOB", "jobs tasks JOB", "dataset records --job JOB", "models", "schedules")
+MORE_LOOKS = ("costmodels list", "jobs report JOB --out PLACE/report.html")
+
+
+def test_what_looks_needs_no_service(
+    there: Type, left: OwnedRows, tmp_path: Path, shell: Shell, kept: Kept
+) -> None:
+    shell.names["JOB"] = left.job_id
+    shell("looking", *(f"{command} --data DATA" for command in LOOKS + MORE_LOOKS))
     assert "round 0" in there("jobs", "explain", left.job_id).stdout
-    assert "build_error" in there("dataset", "records", "--job", left.job_id).stdout
     assert left.job_id in there("jobs", "compare", left.job_id, left.job_id).stdout
-    assert len(data(there("models", "--json"))) == 1
-    assert data(there("schedules", "--json")) == []
-    assert data(there("costmodels", "list", "--json")) == []
-    out = tmp_path / "report.html"
-    assert there("jobs", "report", left.job_id, "--out", str(out)).exit_code == 0
-    assert left.job_id in out.read_text()
+    assert left.job_id in (tmp_path / "report.html").read_text()
+    standing = "watch JOB", "jobs pause JOB", "jobs cancel JOB"
+    shell("no service runs", *(f"{command} --data DATA" for command in standing))
+    assert data(there("show", left.job_id, "--json"))["state"] == "tuning"
+    finish(left)
+    ended = "watch JOB", "watch JOB --json", "jobs pause JOB", "jobs cancel JOB"
+    shell("it has ended", *(f"{command} --data DATA" for command in ended))
+    kept("without-a-service", shell.texts)
 
 
 def test_looking_starts_nothing_and_leaves_nothing(there: Type, left: OwnedRows, place: Path) -> None:
@@ -91,41 +98,6 @@ def test_looking_starts_nothing_and_leaves_nothing(there: Type, left: OwnedRows,
     before = sorted(path.name for path in place.iterdir())
     assert there("jobs").exit_code == 0
     assert sorted(path.name for path in place.iterdir()) == before
-
-
-def test_a_job_that_has_ended_is_watched_to_its_end(there: Type, left: OwnedRows) -> None:
-    finish(left)
-    assert "done  2/64 trials" in there("watch", left.job_id).stderr
-    events = there("watch", left.job_id, "--json")
-    assert json.loads(events.stdout)["payload"] == {"state": "done"}
-
-
-@pytest.mark.parametrize("command", ["watch", "jobs pause"])
-def test_a_job_that_stands_still_is_said_to_and_how_it_goes_on(
-    there: Type, left: OwnedRows, place: Path, command: str
-) -> None:
-    refused(
-        there(*command.split(), left.job_id),
-        f"does not go on after 2 of 64 trials (tuning): no service runs on {place}",
-        f"next:  mallorn resume {left.job_id} --data {place}",
-    )
-
-
-def test_what_changes_something_needs_a_service(there: Type, left: OwnedRows, place: Path) -> None:
-    refused(
-        there("jobs", "cancel", left.job_id),
-        f"no service runs on {place}",
-        f"next:  mallorn up --data {place}",
-    )
-    assert data(there("show", left.job_id, "--json"))["state"] == "tuning"
-
-
-@pytest.mark.parametrize("command", ["jobs pause", "jobs cancel"])
-def test_a_job_that_has_ended_is_not_steered(there: Type, left: OwnedRows, place: Path, command: str) -> None:
-    finish(left)
-    result = there(*command.split(), left.job_id)
-    assert f"error: job {left.job_id} has ended already: done" in result.stderr
-    assert f"next:  mallorn show {left.job_id} --data {place}" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["jobs", "models", "dataset records", "schedules"])
@@ -138,11 +110,9 @@ def test_before_the_first_job_there_is_nothing_to_list(there: Type, place: Path,
 
 @pytest.mark.parametrize("command", ["show", "jobs tasks", "jobs explain", "jobs report", "watch"])
 def test_before_the_first_job_the_next_step_is_to_tune(there: Type, place: Path, command: str) -> None:
-    result = there(*command.split())
-    assert result.exit_code == ExitCode.NOT_FOUND
-    assert result.stderr == f"error: no jobs yet\nnext:  mallorn tune model.onnx --data {place}\n"
-    usual = mallorn(*command.split())
-    assert usual.stderr == "error: no jobs yet\nnext:  mallorn tune model.onnx\n"
+    for result, where in ((there(*command.split()), f" --data {place}"), (mallorn(*command.split()), "")):
+        assert result.exit_code == ExitCode.NOT_FOUND
+        assert result.stderr == f"error: no jobs yet\nnext:  mallorn tune model.onnx{where}\n"
 
 
 def test_without_an_id_the_newest_job_is_meant(there: Type, left: OwnedRows) -> None:

@@ -6,8 +6,9 @@ import pytest
 
 from mallorn.core.states import JobState
 from mallorn.db.repositories.jobs import Jobs
-from tests.fixtures.answers import data, mallorn, refused
+from tests.fixtures.answers import Shell, data, mallorn
 from tests.fixtures.coordinator import Coordinator
+from tests.fixtures.kept import Kept
 
 pytestmark = [
     pytest.mark.usefixtures("named_coordinator"),
@@ -16,8 +17,10 @@ pytestmark = [
 
 
 @pytest.fixture
-def ids(coordinator: Coordinator) -> list[str]:
-    return [str(coordinator.submit(name=name).json()["id"]) for name in ("first", "second", "third")]
+def ids(coordinator: Coordinator, shell: Shell) -> list[str]:
+    names = ("first", "second", "third")
+    shell.names |= {name.upper(): str(coordinator.submit(name=name).json()["id"]) for name in names}
+    return [str(shell.names[name.upper()]) for name in names]
 
 
 def states(coordinator: Coordinator, ids: list[str]) -> list[str]:
@@ -38,45 +41,30 @@ def test_several_are_paused_and_cancelled(coordinator: Coordinator, ids: list[st
     assert found == ids
 
 
-def test_those_that_cannot_be_are_told_and_the_others_are(coordinator: Coordinator, ids: list[str]) -> None:
+def test_those_that_cannot_be_are_told_and_the_others_are(
+    coordinator: Coordinator, ids: list[str], shell: Shell, kept: Kept
+) -> None:
     assert mallorn("jobs", "cancel", ids[1]).exit_code == 0
     for verb, left in (("pause", JobState.PAUSED), ("cancel", JobState.CANCELLED)):
-        result = mallorn("jobs", verb, ids[0], ids[1], "nowhere", ids[2])
-        assert result.exit_code == 1
-        assert f"job {ids[1]} is cancelled" in result.stderr
-        assert "there is no job nowhere" in result.stderr
-        assert "2 of 4 jobs stay as they are" in result.stderr
+        shell(verb, f"jobs {verb} FIRST SECOND nowhere THIRD")
         assert states(coordinator, ids) == [left, JobState.CANCELLED, left]
+    kept("several-jobs", shell.texts)
 
 
-def test_archive_and_rm_go_on_after_one_that_has_not_ended(coordinator: Coordinator, ids: list[str]) -> None:
+def test_archive_and_rm_go_on_after_one_that_has_not_ended(ids: list[str], shell: Shell, kept: Kept) -> None:
     mallorn("jobs", "cancel", ids[0], ids[2])
-    result = mallorn("jobs", "archive", *ids, "--json")
-    assert result.exit_code == 1
-    assert [job["id"] for job in json.loads(result.stdout)] == [ids[0], ids[2]]
-    assert f"job {ids[1]} is queued" in result.stderr
-    result = mallorn("jobs", "rm", *ids, "--yes")
-    assert result.exit_code == 1
-    assert [job["id"] for job in data(mallorn("jobs", "--json"))] == [ids[1]]
-    assert data(mallorn("jobs", "--archived", "--json")) == []
+    shell("archive", "jobs archive FIRST SECOND THIRD", "jobs", "jobs --archived")
+    shell("rm", "jobs rm FIRST SECOND THIRD --yes", "jobs", "jobs --archived")
+    kept("several-jobs-removed", shell.texts)
 
 
-def test_labels_are_set_shown_removed_and_listed_by(ids: list[str]) -> None:
-    said = mallorn("jobs", "label", ids[0], "team=vision", "nightly")
-    assert f"labels of {ids[0]}: nightly, team=vision" in said.stderr
-    mallorn("jobs", "label", ids[1], "team=speech")
-    assert [job["name"] for job in data(mallorn("jobs", "--label", "team", "--json"))] == ["second", "first"]
-    words = ("jobs", "--label", "team=vision", "--label", "nightly", "--name", "FIR", "--state", "queued")
-    table = mallorn(*words).stdout
-    assert "LABELS" in table
-    assert "nightly, team=vision" in table
-    assert "second" not in table
-    assert "nightly, team=vision" in mallorn("show", ids[0]).stdout
-    assert data(mallorn("jobs", "label", ids[0], "--remove", "nightly", "--json"))["labels"] == {
-        "team": "vision"
-    }
-    assert "no such jobs" in mallorn("jobs", "--label", "nightly").stderr
-    refused(mallorn("jobs", "label", ids[0], "a b"), "'a b' is no label")
+def test_labels_are_set_shown_removed_and_listed_by(ids: list[str], shell: Shell, kept: Kept) -> None:
+    shell("set", "jobs label FIRST team=vision nightly", "jobs label SECOND team=speech")
+    filters = "--label team=vision --label nightly --name FIR --state queued"
+    shell("listed by", "jobs --label team", f"jobs {filters}", "show FIRST")
+    shell("removed", "jobs label FIRST --remove nightly", "jobs --label nightly")
+    shell("no label", "jobs label FIRST 'a b'", "jobs label FIRST =x")
+    kept("labels", shell.texts)
 
 
 def test_jobs_are_listed_by_time_and_model(ids: list[str]) -> None:
@@ -91,4 +79,3 @@ def test_submit_takes_labels(model: object) -> None:
     target = '{"kind":"llvm","num-cores":2}'
     words = ("submit", model, "--target", target, "--label", "team=vision", "--json")
     assert data(mallorn(*words))["labels"] == {"team": "vision"}
-    refused(mallorn("submit", model, "--target", target, "--label", "=x"), "next:  nightly, or team=vision")

@@ -37,38 +37,24 @@ def job(**changes: Any) -> JobStatus:
     return JobStatus.model_validate(known)
 
 
-def rows(**latencies: dict[str, float] | None) -> list[list[Any]]:
-    report = FinishReport.model_validate({"latency_us": latencies})
-    columns = engine_columns(report.latency_us)
-    return [
-        [column.heading for column in columns],
-        *([column.of(row) for column in columns] for row in latency_rows(report.latency_us)),
-    ]
+PAIRED = {"tuned": TUNED | {"bursts": [250.0, 400.0]}, "onnxruntime": ORT | {"bursts": [200.0, 320.0]}}
+# The latencies that are known, by state: tests/kept/engines.txt.
+ENGINES: dict[str, dict[str, Any]] = {
+    "beside onnxruntime": {"untuned": UNTUNED, "tuned": TUNED, "onnxruntime": ORT},
+    "by bursts in pairs": PAIRED,
+    "without onnxruntime": {"untuned": UNTUNED, "tuned": TUNED},
+    "onnxruntime is not installed": {"tuned": TUNED, "onnxruntime": None},
+}
 
 
-def test_each_engine_gets_its_median_its_interval_and_its_speed_beside_onnxruntime() -> None:
-    heading, untuned, tuned, onnxruntime = rows(untuned=UNTUNED, tuned=TUNED, onnxruntime=ORT)
-    assert heading[3] == "VS ONNXRUNTIME"
-    assert (untuned[1], untuned[3]) == ("50.000 ms", "0.0032")
-    assert tuned[1:] == ["250.0 us", "240.0 us to 260.0 us", "0.64"]
-    assert onnxruntime[3] == "1"
-
-
-def test_the_tuned_models_ratio_is_the_verdicts_from_bursts_in_pairs() -> None:
-    paired = {"tuned": TUNED | {"bursts": [250.0, 400.0]}, "onnxruntime": ORT | {"bursts": [200.0, 320.0]}}
-    assert rows(**paired)[1][3] == "0.80"
-
-
-def test_without_onnxruntime_the_default_build_is_the_rival_and_the_heading_says_so() -> None:
-    heading, untuned, tuned = rows(untuned=UNTUNED, tuned=TUNED)
-    assert (heading[3], untuned[3], tuned[3]) == ("VS DEFAULT BUILD", "1", "200.0")
-
-
-def test_an_engine_that_is_not_installed_has_no_row() -> None:
-    assert rows(tuned=TUNED, onnxruntime=None) == [
-        ["ENGINE", "LATENCY", "INTERVAL"],
-        ["TVM, tuned by Mallorn", "250.0 us", "240.0 us to 260.0 us"],
-    ]
+def test_each_engine_gets_its_median_its_interval_and_its_speed_beside_its_rival(kept: Kept) -> None:
+    texts = {}
+    for state, latencies in ENGINES.items():
+        known = FinishReport.model_validate({"latency_us": latencies}).latency_us
+        columns = engine_columns(known)
+        lines = [[str(column.of(row)) for column in columns] for row in latency_rows(known)]
+        texts[state] = "\n".join(map(" | ".join, [[column.heading for column in columns], *lines]))
+    kept("engines", texts)
 
 
 def earning(latency_us: dict[str, float], **joint: bool) -> JobStatus:
@@ -126,39 +112,29 @@ def test_the_result_of_a_job(kept: Kept) -> None:
     kept("job-results", {state: "\n".join(describe_result(status)) for state, status in RESULTS.items()})
 
 
-def test_the_table_is_data_and_the_next_command_is_not(capsys: pytest.CaptureFixture[str]) -> None:
-    print_tuned_job(job(), Path("out"), "mlp.onnx")
-    printed = capsys.readouterr()
-    assert "TVM, tuned by Mallorn" in printed.out
-    assert "python out/apply.py mlp.onnx --check" in printed.err
+POOR = {
+    "level": "poor",
+    "summary": "4.0 times slower than onnxruntime",
+    "next_command": "mallorn resume j1 [x]",
+}
 
 
-def test_what_is_no_onnx_file_is_checked_by_mallorn(capsys: pytest.CaptureFixture[str]) -> None:
-    print_tuned_job(job(), Path("out"), "module.json")
-    assert "  mallorn verify module.json --schedules out\n" in capsys.readouterr().err
-
-
-def test_a_job_without_figures_still_names_its_files(capsys: pytest.CaptureFixture[str]) -> None:
-    print_tuned_job(job(report=None), Path("out"), "mlp.onnx")
-    assert "LATENCY" not in capsys.readouterr().out
-
-
-def judged(level: str, **changes: Any) -> JobStatus:
-    told = {
-        "level": level,
-        "summary": "4.0 times slower than onnxruntime",
-        "next_command": "mallorn resume j1 [x]",
-    }
-    return job(verdict=told, **changes)
-
-
-def test_the_verdict_follows_the_figures_and_the_next_command_is_not_data(
-    capsys: pytest.CaptureFixture[str],
+def test_the_table_is_data_and_the_next_command_is_not(
+    capsys: pytest.CaptureFixture[str], kept: Kept
 ) -> None:
-    print_result(judged("poor"))
-    printed = capsys.readouterr()
-    assert printed.out.splitlines()[-1] == "verdict: 4.0 times slower than onnxruntime"
-    assert printed.err == "next:  mallorn resume j1 [x]\n"
+    texts = {}
+    for state, status, model in (
+        ("an onnx file", job(), "mlp.onnx"),
+        ("a module of tvm", job(), "module.json"),
+        ("a job without figures", job(report=None), "mlp.onnx"),
+        ("a verdict", job(verdict=POOR), ""),
+    ):
+        print_tuned_job(status, Path("out"), model) if model else print_result(status)
+        printed = capsys.readouterr()
+        texts[state] = "\n".join(
+            [*map(str.rstrip, printed.out.splitlines()), *(f"! {e}" for e in printed.err.splitlines())]
+        )
+    kept("tuned-job", texts)
 
 
 def test_the_next_command_names_the_place_and_the_files_as_they_are() -> None:

@@ -116,7 +116,7 @@ def test_a_key_follows_a_limited_number_of_streams() -> None:
         assert (app.served, len(app.told), app.statuses) == (20, 30, {429})
         await come(app, 20)
         assert app.served == 40, "streams that ended count no more"
-        assert app.admission._streams._totals == {}
+        assert app.admission.streams.totals == {}
 
     anyio.run(twice)
 
@@ -145,11 +145,11 @@ def test_other_requests_are_not_held_up(monkeypatch: pytest.MonkeyPatch, scope: 
 
 
 def test_a_stream_that_fails_gives_its_slots_back() -> None:
-    async def fail(*_words: Any) -> None:
-        raise ValueError("broken")
+    class Failing(App):
+        async def __call__(self, *_words: Any) -> None:
+            raise ValueError("broken")
 
-    app = App()
-    app.admission._app = fail
+    app = Failing()
     for _ in range(2 * module.AT_ONCE):
         with pytest.raises(ValueError, match="broken"):
             anyio.run(app.ask)

@@ -131,7 +131,7 @@ def test_connections_that_ended_count_no_more() -> None:
         limits.remove(line)
         limits.remove(line)
     assert not any(line.is_cut for line in lines(limits, "10.0.0.2", 4))
-    assert set(limits._counts) == {"10.0.0.2"}
+    assert set(limits.counts) == {"10.0.0.2"}
 
 
 @pytest.mark.parametrize("limit", [64, 1024, 20_000, resource.RLIM_INFINITY])

@@ -83,13 +83,13 @@ def test_a_thousand_watchers_ask_one_question_a_beat_and_are_woken_by_news_alone
 ) -> None:
     other = owned.write(lambda session: owned.add_job(session, "bob", ("w0",)))
     looks: list[str] = []
-    may_have = EventPoller._may_have
+    may_have = EventPoller.may_have
 
     def counted(one: EventPoller, job_id: str, after: int) -> bool:
         looks.append(job_id)
         return may_have(one, job_id, after)
 
-    monkeypatch.setattr(EventPoller, "_may_have", counted)
+    monkeypatch.setattr(EventPoller, "may_have", counted)
 
     async def all_of_them() -> None:
         async with anyio.create_task_group() as group:

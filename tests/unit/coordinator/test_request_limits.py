@@ -166,28 +166,28 @@ def test_uploads_count_against_the_quota_while_they_arrive(start: Start) -> None
     coordinator = start(quota_model_bytes=150)
     with wire(coordinator) as client, client.makefile("rb") as answer:
         client.sendall(b"PUT /api/v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\nhalf")
-        wait_for(lambda: coordinator.parts.arriving._totals["local", ""] == 100, "the first upload to begin")
+        wait_for(lambda: coordinator.parts.arriving.totals["local", ""] == 100, "the first upload to begin")
         second = coordinator.http.put("/models", content=b"b" * 100)
         assert (second.status_code, second.json()["hint"]) == (429, "mallorn models rm MODEL")
         client.sendall(b"a" * 96)
         assert answer.readline().startswith(b"HTTP/1.1 200")
     assert coordinator.http.put("/models", content=b"c" * 51).status_code == 429
     assert coordinator.http.put("/models", content=b"c" * 50).status_code == 200
-    assert coordinator.parts.arriving._totals == {}
+    assert coordinator.parts.arriving.totals == {}
 
 
 def test_whether_it_is_ready_is_looked_up_once_for_all_who_ask(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks, may_answer = [], Event()
-    look = health._check_readiness
+    look = health.check_readiness
 
     def slowly(parts: Any) -> Any:
         looks.append(1)
         may_answer.wait()
         return look(parts)
 
-    monkeypatch.setattr(health, "_check_readiness", slowly)
+    monkeypatch.setattr(health, "check_readiness", slowly)
     with ThreadPoolExecutor(60) as pool:
         answers = [pool.submit(httpx.get, f"{coordinator.url}/readyz", timeout=PATIENCE) for _ in range(60)]
         try:
@@ -212,7 +212,7 @@ def test_the_document_of_the_api_is_encoded_once(
 def test_an_owner_has_a_few_dear_answers_at_a_time(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coordinator.parts.few, "_limit", 1)
+    monkeypatch.setattr(coordinator.parts.few, "limit", 1)
     with coordinator.parts.few.count_request("local"):
         for path in ("/dataset/stats", "/jobs/nope/report", "/jobs/nope/schedules"):
             answer = coordinator.http.get(path)
@@ -232,21 +232,21 @@ def test_a_concurrent_limit_counts_each_owner() -> None:
     holders = [Thread(target=hold) for _ in range(quotas.MOST_AT_ONCE)]
     for holder in holders:
         holder.start()
-    wait_for(lambda: few._totals["ada", ""] == quotas.MOST_AT_ONCE, "all to have come")
+    wait_for(lambda: few.totals["ada", ""] == quotas.MOST_AT_ONCE, "all to have come")
     with pytest.raises(TooMany), few.count_request("ada"):
         pass
     with few.count_request("bob"):
         leave.set()
     for holder in holders:
         holder.join()
-    assert few._totals == {}
+    assert few.totals == {}
 
 
 def test_buckets_of_addresses_without_end_are_as_many_as_they_may_be() -> None:
     rates = RateLimit(1)
     for number in range(MOST_BUCKETS + 50):
         rates.count_request(number, "somebody")
-    assert len(rates._left) == MOST_BUCKETS
+    assert len(rates.buckets) == MOST_BUCKETS
     with pytest.raises(TooMany):
         rates.count_request(MOST_BUCKETS + 49, "somebody")
 

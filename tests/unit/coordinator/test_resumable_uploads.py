@@ -21,10 +21,9 @@ SIZE: int = 3 * PART + 100
 
 
 @pytest.fixture(autouse=True)
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_parts(quick_retries: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploaded_models, "PART_BYTES", PART)
     monkeypatch.setattr(mallorn.client.model_upload, "PARTS_FROM_BYTES", PART)
-    monkeypatch.setattr(mallorn.client.http_connection, "RETRY_SEC", 0.0)
 
 
 @pytest.fixture

@@ -54,9 +54,9 @@ def test_a_store_need_be_no_folder(bucket: str) -> None:
         store.remove_stale_uploads()  # it is young
         assert not store.has_model(model_id)
         upload.move_to_final_path()
-    fs, _ = open_store(bucket)
+    fs, path = open_store(model_uri(bucket, model_id))
     assert store.has_model(model_id)
-    assert fs.find(bucket) == [fs._strip_protocol(model_uri(bucket, model_id))]
+    assert fs.find(bucket) == [path]
     assert fs.cat_file(model_uri(bucket, model_id)) == b"a model"
     fs.pipe_file(scripts_uri(bucket, "ada", "w", "t"), b'{"original": "", "scheduled": "", "trace": ""}')
     assert store.scripts("ada", "w", "t") is not None

@@ -74,7 +74,7 @@ def layouts(mods: list[Any]) -> list[layouts_module.Layout]:
     return [
         relaid.digits
         for mod in mods
-        for _, relaid in layouts_module._find_relaid_parameters(program(mod)["main"])
+        for _, relaid in layouts_module.find_relaid_parameters(program(mod)["main"])
     ]
 
 
@@ -151,7 +151,7 @@ def test_the_digits_of_an_index_are_those_of_any_other_layout(split: int, other:
     for row in range(ROWS):
         for column in range(COLUMNS):
             at = [(row, column)[d.axis] % d.high // d.low for d in digits]
-            found = [layouts_module._digit_expression(digit, digits, at) for digit in wanted]
+            found = [layouts_module.digit_expression(digit, digits, at) for digit in wanted]
             assert found == [(row, column)[d.axis] % d.high // d.low for d in wanted]
 
 

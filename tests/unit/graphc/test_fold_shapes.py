@@ -256,13 +256,13 @@ def test_an_operator_that_tvm_lacks_is_written_out_where_onnx_defines_it_by_othe
 def test_many_nodes_are_walked_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
     chain = [node("Add", [f"v{at}" if at else "x", "one"], [f"v{at + 1}"]) for at in range(300)]
     seen = []
-    inferred = fold_shapes.Folding._infer
+    inferred = fold_shapes.Folding.infer_types
 
     def count(walk: fold_shapes.Folding, one: NodeProto) -> Any:
         seen.append(one.name)
         return inferred(walk, one)
 
-    monkeypatch.setattr(fold_shapes.Folding, "_infer", count)
+    monkeypatch.setattr(fold_shapes.Folding, "infer_types", count)
     simplify_onnx_model(model(chain, ["v300"], weights={"one": np.float32(1)}), {})
     assert len(seen) == 300
 

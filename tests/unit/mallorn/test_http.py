@@ -160,8 +160,7 @@ def test_a_missing_file_is_named_before_anything_is_asked() -> None:
         Client("http://nobody.invalid").upload("missing.onnx")
 
 
-def test_a_lost_answer_to_a_submit_makes_no_second_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mallorn.client.http_connection, "RETRY_SEC", 0.0)
+def test_a_lost_answer_to_a_submit_makes_no_second_job(quick_retries: None) -> None:
     keys: list[str] = []
 
     def lossy(request: httpx.Request) -> httpx.Response:
@@ -175,8 +174,7 @@ def test_a_lost_answer_to_a_submit_makes_no_second_job(monkeypatch: pytest.Monke
     assert keys[0] == keys[1]
 
 
-def test_a_submit_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mallorn.client.http_connection, "RETRY_SEC", 0.0)
+def test_a_submit_is_not_tried_for_ever(quick_retries: None) -> None:
     tries: list[str] = []
 
     def away(request: httpx.Request) -> httpx.Response:
@@ -256,7 +254,6 @@ PATIENCE_ENDS = [
 @pytest.fixture
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mallorn.client.model_upload, "LOOK_EVERY_SEC", 0.0)
-    monkeypatch.setattr(mallorn.client.model_upload, "PATIENCE_SEC", 0.2)
 
 
 @pytest.mark.usefixtures("quickly")
@@ -271,7 +268,10 @@ def test_a_model_whose_answer_got_lost_is_found_by_its_hash(
 
 
 @pytest.mark.usefixtures("quickly")
-def test_a_model_that_never_arrived_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+def test_a_model_that_never_arrived_is_not_waited_for_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mallorn.client.model_upload, "PATIENCE_SEC", 0.2)
     (tmp_path / "model.onnx").write_bytes(onnx_bytes())
     with (
         Client("http://coordinator", transport=Cutting(PATIENCE_ENDS[0], looks=None)) as api,

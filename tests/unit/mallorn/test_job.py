@@ -17,6 +17,8 @@ from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.values.event import FinishingEvent, OtherEvent
 from mallorn.core.values.verdict import Level, Verdict
 
+pytestmark = pytest.mark.usefixtures("quick_retries")
+
 
 def event(number: int) -> bytes:
     return f'id: {number}\nevent: round\ndata: {{"n": {number}}}\n\n'.encode()
@@ -58,12 +60,6 @@ def job(answer: object, state: str = "tuning") -> Job:
     return Job(
         Connection("http://c", transport=transport), {"id": "j", "state": state, "ended_because": "why"}
     )
-
-
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mallorn.client.http_connection, "RETRY_SEC", 0.0)
-    monkeypatch.setattr(mallorn.client.job, "LOOK_SEC", 0.0)
 
 
 def test_a_dropped_stream_resumes_behind_the_last_event_seen() -> None:
@@ -136,10 +132,10 @@ def test_wait_tells_every_state_that_it_meets() -> None:
 
 
 def test_waiting_on_a_connection_of_ones_own_that_is_closed_ends_at_once() -> None:
-    waiting = job(lambda _: httpx.Response(503))
-    waiting._connection.close()
+    connection = Connection("http://c", transport=httpx.MockTransport(lambda _: httpx.Response(503)))
+    connection.close()
     with pytest.raises(Unavailable, match="is closed"):
-        waiting.wait()
+        Job(connection, {"id": "j", "state": "tuning"}).wait()
 
 
 def test_wait_raises_for_a_job_that_failed() -> None:

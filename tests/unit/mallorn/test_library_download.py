@@ -15,6 +15,7 @@ from mallorn.core.values.finish_report import StoredLibrary
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.manifest import Manifest
 
+pytestmark = pytest.mark.usefixtures("quick_retries")
 CONTENT = bytes(range(256)) * 40
 DIGEST = sha256(CONTENT).hexdigest()
 
@@ -55,11 +56,6 @@ class Server:
 def job(answer: Any) -> Job:
     body = {"id": "j", "state": "done"}
     return Job(Connection("http://there", transport=httpx.MockTransport(answer)), body)
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mallorn.client.http_connection.RETRY_SEC", 0.0)
 
 
 def test_a_library_is_written_where_one_wants_it(tmp_path: Path) -> None:

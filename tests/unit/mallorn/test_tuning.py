@@ -103,9 +103,7 @@ def _archive(name: str) -> bytes:
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(mallorn.client.http_connection, "RETRY_SEC", 0.0)
-    monkeypatch.setattr(mallorn.client.job, "LOOK_SEC", 0.0)
+def quick(quick_retries: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("mallorn.report.notebook_card.UPDATE_SEC", 0.0)
     monkeypatch.delenv("MALLORN_URL", raising=False)
     settings.cache_clear()

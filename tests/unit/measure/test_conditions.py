@@ -96,11 +96,11 @@ def test_a_device_whose_host_goes_slower_is_of_another_class_from_its_next_sessi
     tracker = Tracker(identity)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = DeviceServer(tracker, listener, tmp_path, None, "require", lambda: listener)  # type: ignore[arg-type]
-        server._announce_host_changes()
+        server.announce_host_changes()
         assert tracker.told == []
         host({"cpufreq/scaling_governor": "performance\n", "power/BAT0/status": "Discharging\n"})
-        server._announce_host_changes()
-        server._announce_host_changes()
+        server.announce_host_changes()
+        server.announce_host_changes()
     [now] = tracker.told
     assert read_cpu_governor() == now["governor"] == "performance"
     assert now["host_class"] != identity["host_class"]

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,18 @@ vendor_id\t: another
 V2 = "cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3"
 V3 = f"{V2} avx2 bmi1 bmi2 f16c fma movbe xsave"
 V4 = f"{V3} avx512f avx512bw avx512cd avx512dq avx512vl"
+
+
+@pytest.fixture
+def cpu(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Has this host's processor be one with these flags, and LLVM answer as a program does."""
+
+    def become(program: str, flags: str) -> None:
+        monkeypatch.setattr(detect_host, "LLVM_CPU_PROGRAM", program)
+        monkeypatch.setattr(detect_host, "cpu_info", lambda: cpu_info(CPUINFO.format(flags=flags)))
+        monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "n", "r", "v", "x86_64")))
+
+    return become
 
 
 def test_two_processes_of_one_machine_have_one_fingerprint() -> None:
@@ -56,33 +69,28 @@ def test_a_runtime_only_process_finds_the_same_target(monkeypatch: pytest.Monkey
     assert detect_target() == ours
 
 
-def test_without_the_compiler_the_instruction_set_level_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detect_host, "LLVM_CPU_PROGRAM", "raise SystemExit(1)")
-    monkeypatch.setattr(detect_host, "cpu_info", lambda: cpu_info(CPUINFO.format(flags=V3)))
-    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "n", "r", "v", "x86_64")))
-    assert detect_target().attrs["mcpu"] == "x86-64-v3"
+@pytest.mark.parametrize(("flags", "level"), [(V4, "x86-64-v4"), (V3, "x86-64-v3"), (V2, "x86-64-v2")])
+def test_without_the_compiler_the_instruction_set_level_is_used(
+    flags: str, level: str, cpu: Callable[[str, str], None]
+) -> None:
+    cpu("raise SystemExit(1)", flags)
+    assert detect_target().attrs["mcpu"] == level
 
 
 @pytest.mark.parametrize(
     ("flags", "mcpu"), [(V4, "skylake-avx512"), (V3, "x86-64-v3"), ("", "skylake-avx512")]
 )
 def test_a_cpu_whose_hypervisor_hides_instructions_is_what_is_left_of_it(
-    flags: str, mcpu: str, monkeypatch: pytest.MonkeyPatch
+    flags: str, mcpu: str, cpu: Callable[[str, str], None]
 ) -> None:
-    monkeypatch.setattr(detect_host, "LLVM_CPU_PROGRAM", f"print('skylake-avx512 {V4} adx prefer-256-bit')")
-    monkeypatch.setattr(detect_host, "cpu_info", lambda: cpu_info(CPUINFO.format(flags=flags)))
-    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "n", "r", "v", "x86_64")))
+    cpu(f"print('skylake-avx512 {V4} adx prefer-256-bit')", flags)
     assert detect_target().attrs["mcpu"] == mcpu
 
 
-@pytest.mark.parametrize(("flags", "level"), [(V4, "x86-64-v4"), (V3, "x86-64-v3"), (V2, "x86-64-v2")])
-def test_flags_decide_the_level(flags: str, level: str) -> None:
-    assert detect_host._x86_feature_level({"flags": flags}, "x86_64") == level
-
-
-def test_a_cpu_below_every_level_must_be_named() -> None:
+def test_a_cpu_below_every_level_must_be_named(cpu: Callable[[str, str], None]) -> None:
+    cpu("raise SystemExit(1)", "sse2")
     with pytest.raises(InvalidTarget):
-        detect_host._x86_feature_level({"flags": "sse2"}, "x86_64")
+        detect_target()
 
 
 def test_only_the_first_processor_is_read() -> None:

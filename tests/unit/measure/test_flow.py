@@ -51,8 +51,8 @@ class Scripted:
         self.latency_us: dict[int, float | None] = {}
         self.lost_at: int | None = None
         self._batches = deque(batches)
-        self._timed: BuiltCandidate | None = None
-        self._looks = 0
+        self.timed: BuiltCandidate | None = None
+        self.looks = 0
 
     @property
     def has_unfinished(self) -> bool:
@@ -60,7 +60,7 @@ class Scripted:
 
     @property
     def is_idle(self) -> bool:
-        return self._timed is None
+        return self.timed is None
 
     def poll(self, timeout_sec: float) -> list[BuiltCandidate | MeasureResult]:
         return self._batches.popleft() if self._batches else []
@@ -75,9 +75,9 @@ class Scripted:
         self.events.append("take")
 
     def start_timing(self, candidate: BuiltCandidate) -> None:
-        assert self._timed is None, "one candidate at a time"
+        assert self.timed is None, "one candidate at a time"
         self.events.append(f"begin {candidate.input.slot}")
-        self._timed, self._looks = candidate, 0
+        self.timed, self.looks = candidate, 0
 
     def measure(self, candidate: BuiltCandidate) -> MeasureResult:
         self.events.append(f"measure {candidate.input.slot}")
@@ -109,10 +109,10 @@ class ScriptedDevice:
 
     def poll(self) -> MeasureResult | None:
         script = self._script
-        script._looks += 1
-        if script._timed is None or script._looks < 2:
+        script.looks += 1
+        if script.timed is None or script.looks < 2:
             return None
-        slot, script._timed = script._timed.input, None
+        slot, script.timed = script.timed.input, None
         return ran(slot, 1.0)
 
 

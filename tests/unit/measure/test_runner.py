@@ -57,7 +57,7 @@ class SlowOnTheDevice:
 
 @pytest.fixture(autouse=True)
 def _held(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setitem(runner_child._devices, WHERE, SlowOnTheDevice())  # type: ignore[arg-type]
+    monkeypatch.setitem(runner_child.open_devices, WHERE, SlowOnTheDevice())  # type: ignore[arg-type]
     yield
     runner_child.release_devices()
 

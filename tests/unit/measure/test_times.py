@@ -24,13 +24,13 @@ def told(times: list[float]) -> Any:
 
 @pytest.mark.parametrize("time_us", [0.0, -1.0, nan, inf, -inf, 1e18])
 def test_an_impossible_time_is_a_failed_run(time_us: float) -> None:
-    end = runner_child._run_library(told([1e-3, time_us]), "a.so", "key", 10.0, lambda _: [])
+    end = runner_child.run_library(told([1e-3, time_us]), "a.so", "key", 10.0, lambda _: [])
     assert (end.outcome, end.run_us) == (Outcome.RUN_ERROR, ())
     assert "the device reports" in end.error
 
 
 def test_possible_times_are_taken() -> None:
-    end = runner_child._run_library(told([1e-3, 2e-3]), "a.so", "key", 10.0, lambda _: [])
+    end = runner_child.run_library(told([1e-3, 2e-3]), "a.so", "key", 10.0, lambda _: [])
     assert (end.outcome, end.run_us) == (Outcome.OK, (1e-3, 2e-3))
 
 

@@ -19,6 +19,7 @@ from mallorn.graphc.export import library_metadata
 from mallorn_runtime import LibraryRefused, Session, TensorInfo, library_file, read_library_file
 from tests.fixtures.command_line import ROOT, clean_environment
 from tests.fixtures.elf_files import AARCH64, METADATA, X86_64, elf_bytes, write_library_file
+from tests.fixtures.kept import Kept
 
 HERE = X86_64 if platform.machine() == "x86_64" else AARCH64
 CONTROL = "\x1b[2J\x1b]0;title\x07"
@@ -42,45 +43,47 @@ def test_names_types_shapes_and_ranges_are_read(tmp_path: Path) -> None:
     assert library.meta["job"] == "j1"
 
 
+# What a file is, or its metadata say, that this machine cannot run: tests/kept/refused-libraries.txt.
+CONTENTS = {
+    "empty": b"",
+    "a script": b"#!/bin/sh\n",
+    "32 bits": b"\x7fELF\x01\x01" + bytes(90),
+    "zeros behind the magic": b"\x7fELF\x02\x01" + bytes(90),
+    "its last byte is missing": elf_bytes(b"{}")[:-1],
+    "without the section": elf_bytes(b"{}", section=b".mallorn2"),
+}
+METADATA_CHANGES: dict[str, dict[str, Any]] = {
+    "features that the processor lacks": {"cpu_features": ["avx2", "avx512f", "amx_tile"]},
+    "another device": {"target": {"kind": "cuda"}},
+    "another format": {"format": 2},
+}
+
+
+def test_what_this_machine_cannot_run_is_refused_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: Kept
+) -> None:
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\nflags\t\t: fpu avx2 fma\nflags\t\t: fpu\n")
+    monkeypatch.setattr(library_file, "PROCESSORS", tmp_path / "cpuinfo")
+    path, texts = tmp_path / "model.so", {}
+    for state, content in CONTENTS.items():
+        path.write_bytes(content)
+        texts[state] = refusal(path)
+    for state, values in METADATA_CHANGES.items():
+        texts[state] = refusal(write_library_file(path, HERE, **values))
+    path.unlink()
+    texts |= {"no file": refusal(path), "a folder": refusal(tmp_path)}
+    os.mkfifo(path)
+    texts["a pipe: nobody waits for a writer"] = refusal(path)
+    kept("refused-libraries", {state: text.replace(str(tmp_path), "PLACE") for state, text in texts.items()})
+
+
 def test_another_architecture_is_named(tmp_path: Path) -> None:
     words = refusal(write_library_file(tmp_path / "model.so", OTHER))
     assert words.endswith(f"and this machine is {platform.machine()}")
 
 
-def test_features_that_the_processor_lacks_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "cpuinfo").write_text("processor\t: 0\nflags\t\t: fpu avx2 fma\nflags\t\t: fpu\n")
-    monkeypatch.setattr(library_file, "PROCESSORS", tmp_path / "cpuinfo")
-    needed = ["avx2", "avx512f", "amx_tile"]
-    words = refusal(write_library_file(tmp_path / "model.so", HERE, cpu_features=needed))
-    assert "lacks: avx512f, amx_tile;" in words
-
-
-def test_other_devices_are_named(tmp_path: Path) -> None:
-    assert "is for cuda" in refusal(write_library_file(tmp_path / "model.so", HERE, target={"kind": "cuda"}))
-
-
-def test_another_format_of_the_metadata_is_named(tmp_path: Path) -> None:
-    assert "has format 2" in refusal(write_library_file(tmp_path / "model.so", HERE, format=2))
-
-
 def test_a_library_without_code_is_refused_when_it_is_loaded(tmp_path: Path) -> None:
     assert "cannot be loaded" in refusal(write_library_file(tmp_path / "model.so", HERE))
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"", "no 64-bit ELF file"),
-        (b"#!/bin/sh\n", "no 64-bit ELF file"),
-        (b"\x7fELF\x01\x01" + bytes(90), "no 64-bit ELF file"),
-        (b"\x7fELF\x02\x01" + bytes(90), "damaged"),
-        (elf_bytes(b"{}")[:-1], "cut off"),
-        (elf_bytes(b"{}", section=b".mallorn2"), "no section .mallorn"),
-    ],
-)
-def test_what_is_no_library_is_refused(content: bytes, words: str, tmp_path: Path) -> None:
-    (tmp_path / "model.so").write_bytes(content)
-    assert words in refusal(tmp_path / "model.so")
 
 
 @pytest.mark.parametrize(
@@ -103,16 +106,6 @@ def test_what_is_no_library_is_refused(content: bytes, words: str, tmp_path: Pat
 def test_damaged_metadata_are_refused(change: Callable[[Any], bytes], tmp_path: Path) -> None:
     (tmp_path / "model.so").write_bytes(elf_bytes(change(METADATA), HERE))
     assert "metadata" in refusal(tmp_path / "model.so")
-
-
-@pytest.mark.parametrize("place", ["missing.so", "."])
-def test_a_path_without_a_file_is_refused(place: str, tmp_path: Path) -> None:
-    assert "cannot be read" in refusal(tmp_path / place)
-
-
-def test_a_pipe_is_refused_without_waiting_for_a_writer(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "model.so")
-    assert "it is no file" in refusal(tmp_path / "model.so")
 
 
 def test_names_of_sections_are_compared_without_copies() -> None:

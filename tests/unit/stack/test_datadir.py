@@ -124,10 +124,10 @@ def test_a_listener_of_another_user_at_a_stacks_address_is_not_its_service(
         data.publish_stack_info(replace(INFO, url=f"http://127.0.0.1:{listener.getsockname()[1]}")),
     ):
         assert data.read_running_stack() is not None
-        rows = address_checks._read_proc_net_rows  # a listener of another user, as the kernel lists it
+        rows = address_checks.read_proc_net_rows  # a listener of another user, as the kernel lists it
         monkeypatch.setattr(
             address_checks,
-            "_read_proc_net_rows",
+            "read_proc_net_rows",
             lambda text: [[*row[:7], "4242", *row[8:]] for row in rows(text)],
         )
         with pytest.raises(NotYours, match="belongs to user 4242"):

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -227,7 +228,7 @@ def test_the_log_of_the_last_run_is_kept_aside(tmp_path: Path) -> None:
 
 
 def test_a_log_that_outgrew_its_limit_is_moved_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mallorn.stack.supervised_process.MAX_LOG_BYTES", 10)
+    monkeypatch.setattr("mallorn.stack.supervisor.trim_log", partial(trim_log, limit_bytes=10))
     logs = [tmp_path / f"{name}.log" for name in ("part", "executions", "up")]
     stack = Supervisor([script(tmp_path, "part", "")], tmp_path, patience=IMPATIENT)
     for log in logs:
@@ -239,27 +240,23 @@ def test_a_log_that_outgrew_its_limit_is_moved_aside(tmp_path: Path, monkeypatch
         assert log.with_suffix(".log.1").read_text() == " ten bytes"
 
 
-def test_only_the_newest_bytes_of_a_log_are_kept_aside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_newest_bytes_of_a_log_are_kept_aside(tmp_path: Path) -> None:
     """A sparse file of any size costs no more of the disk than its newest bytes."""
-    monkeypatch.setattr("mallorn.stack.supervised_process.MAX_LOG_BYTES", 10)
     log, aside = tmp_path / "part.log", tmp_path / "part.log.1"
     with log.open("wb") as file:
         file.seek(1 << 34)
         file.write(b"newest")
-    trim_log(log)
+    trim_log(log, 10)
     assert (log.stat().st_size, aside.read_bytes()) == (0, b"\0" * 4 + b"newest")
 
 
-def test_no_link_in_place_of_a_log_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mallorn.stack.supervised_process.MAX_LOG_BYTES", 10)
+def test_no_link_in_place_of_a_log_is_followed(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("more than ten bytes")
     (tmp_path / "linked.log").symlink_to(secret)
     (tmp_path / "part.log").write_text("more than ten bytes")
     (tmp_path / "part.log.1").symlink_to(secret)
     for log in tmp_path.glob("*.log"):
-        trim_log(log)
+        trim_log(log, 10)
     assert secret.read_text() == "more than ten bytes"
     assert (tmp_path / "part.log.1").read_text() == " ten bytes"

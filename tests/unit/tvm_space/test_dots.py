@@ -50,7 +50,7 @@ def test_the_probe_of_tiles_does_what_it_says(by: TileInstruction, tmp_path: Pat
     """It is compiled on every machine; on one with tiles it sums up what it counts."""
     probe, text = probe_tiles(by, 2)
     path = tmp_path / probe.library
-    cpu_probes._export([(probe, text)], TILES, path)
+    cpu_probes.export_probes([(probe, text)], TILES, path)
     assert tile_instructions(parse_tvm_target(TILES)) == [INT8, BF16]
     if not runs(TILES):
         return

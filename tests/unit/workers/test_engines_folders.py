@@ -29,7 +29,7 @@ def whole(folder: Path, room: Path | None) -> WholeModel:
 def walls(model: WholeModel, name: str) -> SandboxSpec:
     engine = model.engine(name)
     assert isinstance(engine, Engine)
-    return engine._walls
+    return engine.sandbox_spec
 
 
 def test_an_engine_writes_a_folder_of_its_kind_alone(tmp_path: Path) -> None:

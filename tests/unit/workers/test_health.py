@@ -70,7 +70,7 @@ def test_who_fails_again_soon_rests_longer_though_nothing_is_found(ward: Ward) -
 
 
 def test_a_worker_that_shall_stop_rests_no_longer(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(STOP, "_asked", type(STOP._asked)())
+    monkeypatch.setattr(STOP, "requested", type(STOP.requested)())
     ward.looks = iter([HostFault()] * 9)
     ward.health.record_fault(HostFault())
     STOP.request_stop()

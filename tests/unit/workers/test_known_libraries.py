@@ -55,14 +55,11 @@ def test_other_schedules_have_none(tmp_path: Path, library: Path) -> None:
     assert known.copy_cached_library(winners("a"), tmp_path / "copy.so") is None
 
 
-def test_the_one_that_was_used_last_goes_last(
-    tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compiled_library_cache, "MOST_BYTES", 8)
-    known, other = (KnownLibraries(tmp_path / "libraries" / name, "here") for name in ("model", "other"))
+def test_the_one_that_was_used_last_goes_last(tmp_path: Path, library: Path) -> None:
+    known, other = (KnownLibraries(tmp_path / "libraries" / name, "here", 8) for name in ("model", "other"))
     for at, (held, trace) in enumerate([(known, "a"), (other, "b")]):
         held.store_library(winners(trace), library, COMPILED)
-        os.utime(held._entry(winners(trace)), (at, at))
+        os.utime(held.entry_of(winners(trace)), (at, at))
     assert known.copy_cached_library(winners("a"), tmp_path / "copy.so")
     other.store_library(winners("c"), library, COMPILED)
     assert known.copy_cached_library(winners("a"), tmp_path / "copy.so")
@@ -78,11 +75,8 @@ def test_a_folder_that_takes_nothing_is_no_error(tmp_path: Path, library: Path) 
     assert known.copy_cached_library(winners("a"), tmp_path / "copy.so") is None
 
 
-def test_what_is_larger_than_all_may_be_is_not_kept(
-    tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compiled_library_cache, "MOST_BYTES", 3)
-    known = KnownLibraries(tmp_path / "libraries" / "model", "here")
+def test_what_is_larger_than_all_may_be_is_not_kept(tmp_path: Path, library: Path) -> None:
+    known = KnownLibraries(tmp_path / "libraries" / "model", "here", 3)
     known.store_library(winners("a"), library, COMPILED)
     assert not known
 
@@ -161,19 +155,18 @@ def test_the_draft_of_a_killed_writer_is_removed_and_that_of_a_living_one_stays(
 def test_two_workers_that_make_room_at_once_remove_what_is_too_much_and_no_more(
     tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(compiled_library_cache, "MOST_BYTES", 8)
-    known = KnownLibraries(tmp_path / "libraries" / "model", "here")
+    known = KnownLibraries(tmp_path / "libraries" / "model", "here", 8)
     known.store_library(winners("a"), library, COMPILED)
     known.store_library(winners("b"), library, COMPILED)
     for at, trace in enumerate("ab"):
-        os.utime(known._entry(winners(trace)), (at, at))
-    remove = compiled_library_cache._remove
+        os.utime(known.entry_of(winners(trace)), (at, at))
+    remove = compiled_library_cache.remove_entry
 
     def others_first(entry: Path) -> None:
         remove(entry)
         remove(entry)
 
-    monkeypatch.setattr(compiled_library_cache, "_remove", others_first)
+    monkeypatch.setattr(compiled_library_cache, "remove_entry", others_first)
     (known.folder / "here-gone").mkdir()  # another worker has just taken its library away
     known.store_library(winners("c"), library, COMPILED)
     assert caplog.text == ""
@@ -199,7 +192,7 @@ def database(sqlite_url: str) -> Iterator[Database]:
 
 
 def kept_for(folder: Path, library: Path, model: str, owner: str) -> KnownLibraries:
-    known = KnownLibraries(folder / "libraries" / compiled_library_cache._folder_name(model, owner), "here")
+    known = KnownLibraries(folder / "libraries" / compiled_library_cache.folder_name(model, owner), "here")
     known.store_library(winners("a"), library, COMPILED)
     assert known
     return known

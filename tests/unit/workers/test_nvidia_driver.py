@@ -15,6 +15,7 @@ from mallorn.core.errors import HostFault, InvalidTarget
 from mallorn.workers.device import cuda_driver
 from mallorn.workers.device.cuda_driver import Gpu
 from mallorn.workers.device.nvidia_driver import choose_gpu, gpu_fault, visible_gpus
+from tests.fixtures.fake_cuda import pointee
 
 H100 = "NVIDIA H100 80GB HBM3"
 MIG = "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
@@ -40,11 +41,11 @@ class Driver:
         return lambda *_arguments: self.codes.get(function, 0)
 
     def cuDeviceGetCount(self, count: Any) -> int:
-        count._obj.value = len(self.names)
+        pointee(count).value = len(self.names)
         return 0
 
     def cuDeviceGet(self, device: Any, index: int) -> int:
-        device._obj.value = index
+        pointee(device).value = index
         return 0
 
     def cuDeviceGetName(self, name: Any, _size: int, device: ctypes.c_int) -> int:
@@ -52,23 +53,25 @@ class Driver:
         return 0
 
     def cuDeviceGetUuid_v2(self, uuid: Any, _device: ctypes.c_int) -> int:
-        uuid._obj[:] = UUID
+        pointee(uuid)[:] = UUID
         return 0
 
     def cuDeviceTotalMem_v2(self, memory: Any, _device: ctypes.c_int) -> int:
-        memory._obj.value = 80 << 30
+        pointee(memory).value = 80 << 30
         return 0
 
     def cuDeviceGetAttribute(self, value: Any, attribute: int, _device: ctypes.c_int) -> int:
-        value._obj.value = {75: 9, 76: 0}[attribute]
+        pointee(value).value = {75: 9, 76: 0}[attribute]
         return 0
 
     def cuDriverGetVersion(self, version: Any) -> int:
-        version._obj.value = 13020
+        pointee(version).value = 13020
         return 0
 
     def cuGetErrorString(self, code: int, words: Any) -> int:
-        words._obj.value = {OUT_OF_MEMORY: b"out of memory", LOST: b"unspecified launch failure"}.get(code)
+        pointee(words).value = {OUT_OF_MEMORY: b"out of memory", LOST: b"unspecified launch failure"}.get(
+            code
+        )
         return 0
 
 

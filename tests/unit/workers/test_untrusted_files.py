@@ -88,7 +88,7 @@ def test_a_file_that_grows_while_it_is_copied_ends_at_the_limit(
     (room / "records" / "log.json").write_bytes(bytes(MOST_BYTES))
     monkeypatch.setattr("mallorn.workers.sandbox.untrusted_files.CHUNK_BYTES", MOST_BYTES // 2)
     monkeypatch.setattr(
-        "mallorn.workers.sandbox.untrusted_files._flaw",
+        "mallorn.workers.sandbox.untrusted_files.find_flaw",
         lambda *_: os.truncate(room / "records" / "log.json", 1 << 40),
     )
     with pytest.raises(TamperedFile, match="wrote more than"):

@@ -78,17 +78,17 @@ def build_probes(target: str, folder: str) -> list[Probe]:
     }
     for name, probes in libraries.items():
         if probes:
-            _export(probes, target, Path(folder, f"{name}.so"))
+            export_probes(probes, target, Path(folder, f"{name}.so"))
     return [probe for probes in libraries.values() for probe, _ in probes]
 
 
 def build_one_probe(target: str, folder: str) -> Probe:
     probe, text = next(_products(target))
-    _export([(probe, text)], target, Path(folder, probe.library))
+    export_probes([(probe, text)], target, Path(folder, probe.library))
     return probe
 
 
-def _export(probes: Sequence[Sourced], target: str, path: Path) -> None:
+def export_probes(probes: Sequence[Sourced], target: str, path: Path) -> None:
     texts = {probe.function: text for probe, text in probes}  # probes may share a function
     functions = {}
     for name, text in texts.items():

@@ -121,7 +121,8 @@ def test_both_searchers_measure_their_half_and_no_finish_is_waited_for(
 ) -> None:
     asked: list[dict[str, Any]] = []
     jobs = [FakeJob(JobState.FINISHING), FakeJob(JobState.DONE)]
-    monkeypatch.setattr(wait_until_tuned, "POLL_SEC", 0.0)
+    quick = partial(wait_until_tuned.wait_until_tuned, poll_sec=0.0)
+    monkeypatch.setattr(recording, "wait_until_tuned", quick)
 
     def submit(*_words: Any, **options: Any) -> FakeJob:
         asked.append(options)
@@ -139,10 +140,7 @@ def test_both_searchers_measure_their_half_and_no_finish_is_waited_for(
 
 
 @pytest.mark.parametrize("state", [JobState.FAILED, JobState.CANCELLED, JobState.PAUSED])
-def test_a_job_that_did_not_get_through_its_budget_is_no_recording(
-    state: JobState, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(wait_until_tuned, "POLL_SEC", 0.0)
+def test_a_job_that_did_not_get_through_its_budget_is_no_recording(state: JobState) -> None:
     with pytest.raises(wait_until_tuned.NotTuned, match="why") as refused:
-        wait_until_tuned.wait_until_tuned(FakeJob(state), "mallorn show j1")  # type: ignore[arg-type]
+        wait_until_tuned.wait_until_tuned(FakeJob(state), "mallorn show j1", 0.0)  # type: ignore[arg-type]
     assert refused.value.hint == "mallorn show j1"
