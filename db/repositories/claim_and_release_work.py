@@ -95,7 +95,7 @@ class WorkItems(Repository):
         """End a job's expired leases, and record the losses in the job's log."""
         losses = Leases(self.session).free_expired_work(job_id)
         for loss in losses:
-            self.record_loss(loss, None)
+            self._record_loss(loss, None)
         return losses
 
     def record_interruption(
@@ -105,7 +105,7 @@ class WorkItems(Repository):
         self.lock_job(self._job_of(hold))
         loss = Leases(self.session).record_interruption(hold, limit)
         if loss is not None:
-            self.record_loss(loss, error)
+            self._record_loss(loss, error)
         return loss
 
     def record_killed_holder(self, hold: LeaseToken, error: MallornError) -> None:
@@ -113,7 +113,7 @@ class WorkItems(Repository):
         self.lock_job(self._job_of(hold))
         loss = Leases(self.session).record_killed_holder(hold)
         if loss is not None:
-            self.record_loss(loss, error, MAX_DEATHS)
+            self._record_loss(loss, error, MAX_DEATHS)
 
     def leave_to_another_host(self, hold: LeaseToken, error: MallornError) -> None:
         """Return work that this worker's host cannot do, without counting a loss.
@@ -133,7 +133,7 @@ class WorkItems(Repository):
             if self._close(hold, RoundState.CANCELLED, error.message):
                 pause_job(self.session, job_id, error)
         elif Leases(self.session).leave_to_other_hosts(hold, left_by):
-            self.record_loss(Loss(hold, job_id, is_given_up=False), error)
+            self._record_loss(Loss(hold, job_id, is_given_up=False), error)
             Jobs(self.session).set_waiting(job_id, Waiting(error.message, error.hint))
 
     def give_up(self, hold: LeaseToken, error: MallornError) -> None:
@@ -157,7 +157,7 @@ class WorkItems(Repository):
     def _job_of(self, hold: LeaseToken) -> str:
         return Leases(self.session).get(hold.item).job_id or ""
 
-    def record_loss(self, loss: Loss, error: MallornError | None, limit: int = MAX_LOSSES) -> None:
+    def _record_loss(self, loss: Loss, error: MallornError | None, limit: int = MAX_LOSSES) -> None:
         """Record a loss in the job's log; `error` is None if the lease expired."""
         item, job_id, events = loss.hold.item, loss.job_id, Events(self.session)
         if item.kind is WorkKind.ROUND:

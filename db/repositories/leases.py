@@ -96,21 +96,21 @@ class Leases(Repository):
 
     def renew(self, hold: LeaseToken, lease_sec: float) -> bool:
         """Extend a lease; False if it was taken back or its job was paused or cancelled."""
-        return self.change(hold, until=seconds_from_now(lease_sec))
+        return self._change(hold, until=seconds_from_now(lease_sec))
 
     def return_work(self, hold: LeaseToken, is_delayed: bool = False) -> bool:
         """Free unfinished work without counting a loss; a sweep sends its message again.
         Return False if this lease no longer holds it."""
-        return self.change(hold, **FREED | ({"sent_at": now()} if is_delayed else {}))
+        return self._change(hold, **FREED | ({"sent_at": now()} if is_delayed else {}))
 
     def leave_to_other_hosts(self, hold: LeaseToken, left_by: Sequence[str]) -> bool:
         """Free work that the hosts of workers `left_by` cannot do, without counting a loss.
         Return False if this lease no longer holds it."""
-        return self.change(hold, left_by=[*left_by], **FREED)
+        return self._change(hold, left_by=[*left_by], **FREED)
 
     def end(self, hold: LeaseToken) -> bool:
         """Free work that is done; False if this lease no longer holds it."""
-        return self.change(hold, **RESTING)
+        return self._change(hold, **RESTING)
 
     def close_work(self, kinds: Collection[WorkKind], subjects: Collection[str]) -> None:
         """Close work, whichever process holds it; the holder's next renewal fails."""
@@ -119,11 +119,11 @@ class Leases(Repository):
 
     def record_interruption(self, hold: LeaseToken, limit: int = MAX_LOSSES) -> Loss | None:
         """Free interrupted work and count a loss; None if this lease no longer holds it."""
-        return next(iter(self.free_and_count_losses(is_row_held_by(hold), LeaseRow.losses, limit)), None)
+        return next(iter(self._free_and_count_losses(is_row_held_by(hold), LeaseRow.losses, limit)), None)
 
     def record_killed_holder(self, hold: LeaseToken) -> Loss | None:
         """Free work whose holder was killed, and count a death; None if not held."""
-        losses = self.free_and_count_losses(is_row_held_by(hold), LeaseRow.deaths, MAX_DEATHS)
+        losses = self._free_and_count_losses(is_row_held_by(hold), LeaseRow.deaths, MAX_DEATHS)
         return next(iter(losses), None)
 
     def jobs_with_expired_leases(self) -> Sequence[str | None]:
@@ -136,7 +136,7 @@ class Leases(Repository):
         None stands for work that belongs to no job."""
         self.lock_jobs(select(Job.id).where(Job.id == job_id))
         is_of_job = LeaseRow.job_id.is_not_distinct_from(job_id)
-        return self.free_and_count_losses(and_(_has_expired(), is_of_job), LeaseRow.deaths, MAX_DEATHS)
+        return self._free_and_count_losses(and_(_has_expired(), is_of_job), LeaseRow.deaths, MAX_DEATHS)
 
     def waiting(self, older_than_sec: float, limit: int | None = None) -> Sequence[WorkItem]:
         """Return free work whose message was sent over `older_than_sec` ago.
@@ -173,10 +173,10 @@ class Leases(Repository):
     def get(self, item: WorkItem) -> LeaseRow:
         return self.session.get_one(LeaseRow, (item.kind, item.subject))
 
-    def change(self, hold: LeaseToken, **values: Any) -> bool:
+    def _change(self, hold: LeaseToken, **values: Any) -> bool:
         return self.execute_and_count(update(LeaseRow).where(is_row_held_by(hold)).values(values)) == 1
 
-    def free_and_count_losses(
+    def _free_and_count_losses(
         self, condition: ColumnElement[bool], count: InstrumentedAttribute[int], limit: int
     ) -> Sequence[Loss]:
         statement = update(LeaseRow).where(condition).values({count.key: count + 1, **FREED})

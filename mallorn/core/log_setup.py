@@ -21,7 +21,7 @@ from mallorn.core.settings import Settings, unknown_variables
 log = logging.getLogger(__name__)
 #: An error that repeats in every turn would otherwise fill the log.
 TOLD_EVERY_SEC: Final = 60.0
-last_logged_sec: dict[tuple[str, type[Exception]], float] = {}
+_logged_sec: dict[tuple[str, type[Exception]], float] = {}
 LONGEST: Final = 8_000  # characters of a message, which may contain untrusted text
 Facts = Mapping[str, object]
 _about: ContextVar[Facts] = ContextVar("about", default=MappingProxyType({}))
@@ -130,6 +130,6 @@ class Turn:
 def log_survived_error(words: str, error: Exception) -> None:
     """Log an error that a loop survives, at most once a minute per part and error class."""
     now_sec, key = time.monotonic(), (words, type(error))
-    if now_sec - last_logged_sec.get(key, -math.inf) >= TOLD_EVERY_SEC:
-        last_logged_sec[key] = now_sec
+    if now_sec - _logged_sec.get(key, -math.inf) >= TOLD_EVERY_SEC:
+        _logged_sec[key] = now_sec
         log.error("%s: %s: %s", words, type(error).__name__, error, exc_info=error)

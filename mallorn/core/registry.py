@@ -197,14 +197,14 @@ def resolve(seam: str, name: str) -> Any:
     if location := REGISTRY.get(seam, {}).get(name):
         return _load(location)
     if name not in RESEARCH_NAMES.get(seam, {}):
-        return import_user_class(seam, name)
+        return _import_user_class(seam, name)
     if (location := find_plugins(seam).get(name)) and find_spec(_RESEARCH_MODULE):
         return _load(location)
     message = f"the {WORDS[seam]} {name.replace('.', ' ')} needs {RESEARCH}, which is not installed"
     raise missing_package(message, RESEARCH_NAMES[seam][name], package=RESEARCH)
 
 
-def import_user_class(seam: str, name: str) -> Any:
+def _import_user_class(seam: str, name: str) -> Any:
     try:
         cls = _load(find_plugins(seam).get(name, name))
     except KeyboardInterrupt:

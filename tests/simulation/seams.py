@@ -205,7 +205,7 @@ def _extract(loom: Loom, benches: Benches) -> Any:
 
 def _witnesses(history: History) -> Iterator[Any]:
     """The product's own methods, which tell the history what they did if their transaction commits."""
-    claim, renew, change, lose = Leases.claim, Leases.renew, Leases.change, Leases.free_and_count_losses
+    claim, renew, change, lose = Leases.claim, Leases.renew, Leases._change, Leases._free_and_count_losses
     rest, add_trials, pull_back = Leases.close_work, Measurements.add_trials, LoopTicks.correct_future_times
 
     def claimed(self: Leases, item: Any, holder: str, lease_sec: float) -> Any:
@@ -257,7 +257,7 @@ def _witnesses(history: History) -> Iterator[Any]:
     yield patch.object(LoopTicks, "correct_future_times", pulled)
     yield patch.object(Leases, "claim", claimed)
     yield patch.object(Leases, "renew", renewed)
-    yield patch.object(Leases, "change", changed)
-    yield patch.object(Leases, "free_and_count_losses", lost)
+    yield patch.object(Leases, "_change", changed)
+    yield patch.object(Leases, "_free_and_count_losses", lost)
     yield patch.object(Leases, "close_work", rested)
     yield patch.object(Measurements, "add_trials", added)

@@ -54,17 +54,17 @@ class SessionMonitor:
         self.is_host_fault = False
         self.pid = 0  # of the session
         self._log_path, self._thread_cpus = log_path, thread_cpus
-        self._end, self.session_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._output, self.session_output = socket.socketpair()
+        self._end, self._session_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._output, self._session_output = socket.socketpair()
         self._message_bytes = self._output_bytes = 0
 
     def enter_session(self) -> DeviceLink:
         """Redirect the output of the session's process to the device; return its link."""
         for number in (1, 2):
-            os.dup2(self.session_output.fileno(), number)
-        for end in (self._end, self._output, self.session_output):
+            os.dup2(self._session_output.fileno(), number)
+        for end in (self._end, self._output, self._session_output):
             end.close()
-        return DeviceLink(self.session_end)
+        return DeviceLink(self._session_end)
 
     def descriptors(self) -> list[int]:
         """Return the descriptors to poll; pass those that are ready to `read_once`."""
@@ -89,7 +89,7 @@ class SessionMonitor:
             while self.read_once(number):
                 pass
         signal.setitimer(signal.ITIMER_REAL, 0)
-        for end in (self._end, self.session_end, self._output, self.session_output):
+        for end in (self._end, self._session_end, self._output, self._session_output):
             end.close()
 
     def _answer_message(self, message: bytes) -> None:

@@ -88,7 +88,7 @@ def test_a_policy_that_ends_its_process_fails_its_job_alone(two, monkeypatch, le
 
     store(yard, bad, policy="tests.integration.control.test_alone:Policy")
     monkeypatch.setitem(globals(), "Policy", Policy)
-    monkeypatch.setattr("mallorn.core.registry.import_user_class", lambda *_: Policy)
+    monkeypatch.setattr("mallorn.core.registry._import_user_class", lambda *_: Policy)
     monkeypatch.setattr("mallorn.services.control.plan_job.check_allowed_classes", lambda *_: None)
     opened = yard.opened(bad)
     assert yard.workshop.state(bad) == JobState.FAILED

@@ -149,7 +149,7 @@ def test_a_part_of_a_turn_that_raises_costs_itself_alone_and_is_told_once(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     job = workshop.job()
-    monkeypatch.setattr("mallorn.core.log_setup.last_logged_sec", {})
+    monkeypatch.setattr("mallorn.core.log_setup._logged_sec", {})
     monkeypatch.setattr("mallorn.services.control.periodic_tasks.Rounds.cancel_queued", _raise(error))
     turn = Turn()
     for _ in range(3):
@@ -168,7 +168,7 @@ def test_a_job_that_cannot_be_told_of_its_loss_keeps_no_other_from_its_work(
     jobs = [workshop.round(each).job_id for each in rounds]
     for round_id in rounds:
         workshop.write(lambda session, at=round_id: Rounds(session).claim(at, "w", -1))
-    tell = "mallorn.db.repositories.claim_and_release_work.WorkItems.record_loss"
+    tell = "mallorn.db.repositories.claim_and_release_work.WorkItems._record_loss"
     monkeypatch.setattr(tell, _raise(ValueError("row"), when=lambda loss: loss.job_id == jobs[place]))
     turn = Turn()
     requeue_expired_leases(workshop.database, turn)

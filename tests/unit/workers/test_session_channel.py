@@ -18,8 +18,8 @@ class Session:
 
     def __init__(self, log: Path) -> None:
         self.monitor = SessionMonitor(log, ())
-        self.end = self.monitor.session_end.dup()
-        self.output_fd = os.dup(self.monitor.session_output.fileno())
+        self.end = self.monitor._session_end.dup()
+        self.output_fd = os.dup(self.monitor._session_output.fileno())
         self.monitor.pid = os.getpid()
 
     def read(self) -> None:
