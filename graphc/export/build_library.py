@@ -61,7 +61,7 @@ def build_library(
             codegen.compile_to_library(tvm.IRModule(kernels[key]), target).write_to_file(str(path))
             return path.read_bytes()
 
-    with ThreadPoolExecutor(threads or len(os.sched_getaffinity(0))) as pool:  # TVM releases the GIL
+    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:  # TVM releases the GIL
         cached.update(zip(new_keys, pool.map(compile_kernel, new_keys), strict=True))
     export_library(executable, library, target, metadata, link, [cached[key] for key in kernels])
 
