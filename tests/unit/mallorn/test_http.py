@@ -4,6 +4,7 @@ import hashlib
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -111,11 +112,8 @@ def test_what_is_no_url_is_refused(url: str) -> None:
 
 
 def test_a_broken_connection_is_unavailable() -> None:
-    def broken(_request: httpx.Request) -> httpx.Response:
-        raise httpx.ReadTimeout("")
-
     with pytest.raises(errors.Unavailable, match="ReadTimeout"):
-        client(broken).devices()
+        client(Mock(side_effect=httpx.ReadTimeout(""))).devices()
 
 
 def test_the_key_is_presented() -> None:
