@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 from benchmarks.gpu.cells import BEGUN, Cells, Row, Unfinished, keep_origin
 
@@ -32,11 +33,8 @@ def test_half_a_line_is_dropped_and_the_lines_before_it_stay(tmp_path: Path) -> 
 
 
 def test_a_measurement_that_raises_is_a_cell_with_its_error(tmp_path: Path) -> None:
-    def fails() -> Row:
-        raise ValueError("no such kernel")
-
     cells = Cells(tmp_path / "own.jsonl")
-    cells.measure("product", fails)
+    cells.measure("product", Mock(side_effect=ValueError("no such kernel")))
     (row,) = cells.rows()
     assert (row["ok"], row["error"]) == (False, "ValueError: no such kernel")
 
@@ -52,12 +50,9 @@ def test_a_cell_that_ended_its_process_twice_is_kept_as_failed(tmp_path: Path) -
 
 
 def test_a_measurement_whose_time_was_over_begins_again_as_often_as_it_takes(tmp_path: Path) -> None:
-    def stops() -> Row:
-        raise Unfinished
-
     file, calls = tmp_path / "own.jsonl", list[str]()
     for _ in range(4):
-        Cells(file).measure("job", stops)
+        Cells(file).measure("job", Mock(side_effect=Unfinished))
     assert "job" not in Cells(file)
     Cells(file).measure("job", lambda: counted(calls))
     assert calls == ["called"]

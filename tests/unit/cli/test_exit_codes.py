@@ -1,6 +1,7 @@
 """Exit codes by class of error, and errors as JSON."""
 
 import json
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -31,10 +32,9 @@ CODES = {
 
 @pytest.mark.parametrize("name", CODES)
 def test_a_command_ends_with_the_code_of_its_errors_class(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_place: object) -> None:
-        raise getattr(errors, name)("so it is", hint="mallorn jobs")
-
-    monkeypatch.setattr(jobs, "open_source", fail)
+    monkeypatch.setattr(
+        jobs, "open_source", Mock(side_effect=getattr(errors, name)("so it is", hint="mallorn jobs"))
+    )
     result = mallorn("show", "j")
     assert (result.exit_code, result.stderr) == (CODES[name], "error: so it is\nnext:  mallorn jobs\n")
     told = mallorn("show", "j", "--json")
@@ -66,11 +66,7 @@ def test_a_refusals_request_id_is_printed(monkeypatch: pytest.MonkeyPatch, coord
     request = httpx.Request("GET", NOWHERE)
     body = {"error": "NotFound", "detail": "there is no job j", "request_id": "r-1"}
     error = error_from(httpx.Response(404, json=body, request=request))
-
-    def fail(*_place: object) -> None:
-        raise error
-
-    monkeypatch.setattr(jobs, "open_source", fail)
+    monkeypatch.setattr(jobs, "open_source", Mock(side_effect=error))
     assert json.loads(mallorn("show", "j", "--json").stderr)["request_id"] == "r-1"
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import typer
@@ -143,10 +144,7 @@ class Interrupted(Job):
 def test_who_leaves_a_job_that_has_just_ended_is_told_the_way_to_its_schedules(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupt(*_args: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(tune_and_resume, "show_until_ended", interrupt)
+    monkeypatch.setattr(tune_and_resume, "show_until_ended", Mock(side_effect=KeyboardInterrupt))
     monkeypatch.setattr(Interrupted, "page", "http://127.0.0.1/#/jobs/j1")
     with pytest.raises(typer.Exit):
         Ending(Path("won"), "m.onnx", resume_options=("--out", "won")).wait_and_fetch(Interrupted())

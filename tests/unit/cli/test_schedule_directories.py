@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import fsspec
 import pytest
@@ -140,11 +141,7 @@ def test_a_place_without_schedules_is_refused(place: str) -> None:
 
 def test_a_store_that_fails_is_away(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     memory.pipe_file("/team/schedules/a", b"1")
-
-    def fail(*_: object, **__: object) -> None:
-        raise PermissionError("no key")
-
-    monkeypatch.setattr(type(memory), "cat_file", fail)
+    monkeypatch.setattr(type(memory), "cat_file", Mock(side_effect=PermissionError("no key")))
     with (
         pytest.raises(StoreAway, match="PermissionError: no key"),
         open_directory("memory://team/schedules"),

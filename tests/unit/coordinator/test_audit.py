@@ -1,6 +1,7 @@
 """Who did what is written down, whatever the route, and whether it was allowed or not."""
 
 import re
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -66,11 +67,8 @@ def test_neither_bodies_nor_parameters_are_in_it(coordinator: Coordinator) -> No
 def test_what_was_done_is_answered_even_if_it_cannot_be_written_down(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def away(*_: object) -> None:
-        raise Unavailable("the database does not answer")
-
     with monkeypatch.context() as broken:
-        broken.setattr(Audit, "add", away)
+        broken.setattr(Audit, "add", Mock(side_effect=Unavailable("the database does not answer")))
         assert coordinator.upload()
     assert "not in the audit log: PUT /api/v1/models by local" in caplog.text
     assert told(coordinator) == []

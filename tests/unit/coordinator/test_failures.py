@@ -2,6 +2,7 @@
 
 import logging
 from pathlib import Path
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -52,10 +53,7 @@ def test_a_body_that_is_no_json_is_told_with_the_place(coordinator: Coordinator)
 def test_an_unforeseen_error_tells_nothing_and_is_logged(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(*_args: object, **_named: object) -> None:
-        raise RuntimeError("secret of the inside")
-
-    monkeypatch.setattr(Jobs, "list", broken)
+    monkeypatch.setattr(Jobs, "list", Mock(side_effect=RuntimeError("secret of the inside")))
     with caplog.at_level(logging.ERROR):
         answer = coordinator.http.get("/jobs")
     assert_shape(answer, 500, "MallornError")

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from unittest.mock import Mock
 
 import pytest
 
@@ -57,10 +58,7 @@ def test_an_error_names_the_id_of_its_request_whoever_answers(coordinator: Coord
 def test_an_unforeseen_error_and_its_lines_have_the_id(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, lines: Lines
 ) -> None:
-    def broken(*_args: object, **_named: object) -> None:
-        raise RuntimeError("broken inside")
-
-    monkeypatch.setattr(Jobs, "list", broken)
+    monkeypatch.setattr(Jobs, "list", Mock(side_effect=RuntimeError("broken inside")))
     answer = coordinator.http.get("/jobs", headers={"X-Request-ID": "here"})
     assert (answer.status_code, answer.json()["request_id"]) == (500, "here")
     assert answer.headers["X-Request-ID"] == "here"

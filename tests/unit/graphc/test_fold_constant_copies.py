@@ -1,6 +1,7 @@
 """Weights that are laid out anew are constants again: the same numbers, no library compiled for them."""
 
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -55,20 +56,14 @@ def test_what_a_schedule_lays_out_anew_is_computed_at_once() -> None:
 def test_a_call_for_which_a_method_raises_stays_and_is_reported(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
-        raise KeyError(method)
-
-    monkeypatch.setattr(FoldConstantCopies, method, fail)
+    monkeypatch.setattr(FoldConstantCopies, method, Mock(side_effect=KeyError(method)))
     after, report = FoldConstantCopies(8).apply(calling(tiled, W))
     assert (report.fired, report.errors.total(), len(calls(after))) == (0, 1, 1)
     assert list(report.errors) == [f"KeyError: '{method}'"]
 
 
 def test_a_lack_of_memory_is_no_fault_of_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr(FoldConstantCopies, "check", fail)
+    monkeypatch.setattr(FoldConstantCopies, "check", Mock(side_effect=MemoryError))
     with pytest.raises(MemoryError):
         FoldConstantCopies(8).apply(calling(tiled, W))
 

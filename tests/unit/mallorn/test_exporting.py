@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -84,10 +85,7 @@ def test_a_torch_module_is_exported_in_evaluation_and_left_as_it_was(install: In
 
 
 def test_an_export_that_fails_leaves_the_module_as_it_was(install: Install) -> None:
-    def export(*args: Any, **options: Any) -> None:
-        raise RuntimeError("no operator Foo")
-
-    install(torch=torch(export), onnxscript={})
+    install(torch=torch(Mock(side_effect=RuntimeError("no operator Foo"))), onnxscript={})
     net = MyNet()
     with pytest.raises(RuntimeError, match="no operator Foo"), as_onnx(net, "x"):
         pass

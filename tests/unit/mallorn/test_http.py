@@ -3,7 +3,9 @@
 import hashlib
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -15,7 +17,9 @@ from mallorn import Client
 from mallorn.core import errors
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.dataset import Record
+from mallorn.core.version import VERSION
 from tests.fixtures.coordinator import Coordinator
+from tests.fixtures.kept import Kept
 from tests.fixtures.models import onnx_bytes
 
 Answer = Callable[[httpx.Request], httpx.Response]
@@ -25,13 +29,36 @@ def client(answer: Answer, api_key: str | None = None) -> Client:
     return Client("http://coordinator", api_key, transport=httpx.MockTransport(answer))
 
 
-def test_nobody_there_names_the_command_that_helps() -> None:
+ODD = {"items": [{"id": "a", "outcome": "odd"}], "next_cursor": None}
+# What may answer in a coordinator's place, and what the client makes of it: tests/kept/client-errors.txt.
+STRANGERS: dict[str, Answer] = {
+    "a proxy's page of an error": lambda _: httpx.Response(502, html="<h1>Bad gateway</h1>"),
+    "a proxy that takes less": lambda _: httpx.Response(413, text="<h1>413 Request Entity Too Large</h1>"),
+    "a stranger on the port": lambda _: httpx.Response(200, html="<h1>Welcome</h1>"),
+    "an answer of another shape": lambda _: httpx.Response(200, json=ODD),
+    "a broken connection": Mock(side_effect=httpx.ReadTimeout("")),
+}
+
+
+def test_who_answers_in_a_coordinators_place_is_named(kept: Kept) -> None:
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))  # held, so that nobody else comes to listen there
-        nobody = Client(f"http://127.0.0.1:{deaf.getsockname()[1]}")
-        with nobody, pytest.raises(errors.Unavailable, match="no coordinator answers") as caught:
-            nobody.devices()
-    assert caught.value.hint.startswith("mallorn up")
+        nobody = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        urls = {
+            "nobody is there": nobody,
+            "no scheme": "coordinator",
+            "ftp": "ftp://c",
+            "no host": "http://:port",
+        }
+        clients = {state: partial(client, answer) for state, answer in STRANGERS.items()}
+        texts = {}
+        for state, opened in (clients | {state: partial(Client, url) for state, url in urls.items()}).items():
+            with pytest.raises(errors.MallornError) as caught, opened() as api:
+                next(api.records())
+            error = caught.value
+            text = f"{type(error).__name__}: {error.message}\n{error.hint}"
+            texts[state] = text.replace(nobody, "http://NOBODY").replace(VERSION, "VERSION")
+    kept("client-errors", texts)
 
 
 def test_an_error_in_a_traceback_shows_its_next_step() -> None:
@@ -94,30 +121,6 @@ def test_an_error_becomes_the_exception_of_its_name(
     assert (caught.value.message, caught.value.hint) == ("what happened", "what to type")
 
 
-def test_a_proxys_page_of_error_is_an_error_too() -> None:
-    with pytest.raises(errors.Unavailable, match="HTTP 502"):
-        client(lambda _: httpx.Response(502, html="<h1>Bad gateway</h1>")).workers()
-
-
-def test_a_stranger_on_the_port_is_named() -> None:
-    with pytest.raises(errors.Unavailable, match="does not answer like a Mallorn coordinator"):
-        client(lambda _: httpx.Response(200, html="<h1>Welcome</h1>")).devices()
-
-
-@pytest.mark.parametrize("url", ["coordinator", "ftp://coordinator", "http://:port"])
-def test_what_is_no_url_is_refused(url: str) -> None:
-    with pytest.raises(errors.InvalidRequest, match="is not a URL"):
-        Client(url).devices()
-
-
-def test_a_broken_connection_is_unavailable() -> None:
-    def broken(_request: httpx.Request) -> httpx.Response:
-        raise httpx.ReadTimeout("")
-
-    with pytest.raises(errors.Unavailable, match="ReadTimeout"):
-        client(broken).devices()
-
-
 def test_the_key_is_presented() -> None:
     seen: list[str | None] = []
 
@@ -144,15 +147,6 @@ def test_every_page_of_a_list_is_fetched_and_none_before_it_is_needed() -> None:
     assert next(records) == Record(id=0, outcome=Outcome.OK)
     assert asked == [None]
     assert [record.id for record in records] == [1, 2]
-
-
-def test_an_answer_of_another_shape_is_no_coordinators() -> None:
-    def answer(_request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, json={"items": [{"id": "a", "outcome": "odd"}], "next_cursor": None})
-
-    with pytest.raises(errors.Unavailable, match="does not answer like a Mallorn coordinator") as caught:
-        next(client(answer).records())
-    assert caught.value.hint == "check --url or MALLORN_URL"
 
 
 def test_a_missing_file_is_named_before_anything_is_asked() -> None:
@@ -293,12 +287,3 @@ def test_an_upload_that_the_coordinator_refuses_is_looked_for_nowhere(tmp_path: 
     with client(answer) as api, pytest.raises(errors.Unavailable, match="the database does not answer"):
         api.upload(tmp_path / "model.onnx")
     assert asked == ["GET", "PUT"]
-
-
-def test_a_proxy_that_takes_less_than_the_coordinator_is_named() -> None:
-    with (
-        client(lambda request: httpx.Response(413, text="<h1>413 Request Entity Too Large</h1>")) as api,
-        pytest.raises(errors.TooLarge) as caught,
-    ):
-        api.devices()
-    assert "client_max_body_size" in caught.value.hint

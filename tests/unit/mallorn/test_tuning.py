@@ -11,6 +11,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -28,7 +29,6 @@ from mallorn.core.installation import MissingPackage, pip_install_command
 from mallorn.core.settings import settings
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import StoredRecipe
-from mallorn.core.values.job import JobStatus
 from mallorn.core.values.manifest import Manifest
 from mallorn.db.migrate import upgrade
 from mallorn.db.session import Database
@@ -178,11 +178,8 @@ def test_without_the_parts_of_a_service_the_line_that_installs_them_is_said(
 
 
 def test_interrupting_pauses_the_job(use: Use, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(_job: Job, progress: object = None) -> Job:
-        raise KeyboardInterrupt
-
     use(service := Service("tuning"))
-    monkeypatch.setattr(Job, "wait", interrupt)
+    monkeypatch.setattr(Job, "wait", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         mallorn.tune(model)
     assert service.posted == ["/jobs", "/jobs/1f/pause"]
@@ -223,12 +220,9 @@ class Exporting(Service):
 def test_who_interrupts_a_job_that_has_a_first_export_finds_it_in_the_directory(
     use: Use, model: Path, tmp_path: Path
 ) -> None:
-    def interrupt(_status: JobStatus) -> None:
-        raise KeyboardInterrupt
-
     use(Exporting("finishing"))
     with pytest.raises(KeyboardInterrupt):
-        mallorn.tune(model, trials=0, out=tmp_path / "tuned", progress=interrupt)
+        mallorn.tune(model, trials=0, out=tmp_path / "tuned", progress=Mock(side_effect=KeyboardInterrupt))
     assert (tmp_path / "tuned" / "database_workload.json").is_file()
 
 

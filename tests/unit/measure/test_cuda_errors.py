@@ -1,6 +1,7 @@
 """An error of CUDA is its candidate's own failure, unless the GPU itself failed; the job goes on."""
 
 from collections.abc import Callable
+from unittest.mock import Mock
 
 import pytest
 from tvm.error import RPCError
@@ -113,11 +114,7 @@ def test_a_candidate_that_names_a_failed_gpu_has_failed_itself(
 
 def test_arguments_that_do_not_fit_into_memory_are_the_candidate_s_own_failure() -> None:
     text = RUNTIME.format("cudaErrorMemoryAllocation")
-
-    def fail(_session: FaultySession) -> None:
-        raise RPCError(text)
-
-    with offering(FaultyDevice("mallorn.random_fill", fail)) as runner:
+    with offering(FaultyDevice("mallorn.random_fill", Mock(side_effect=RPCError(text)))) as runner:
         trial = tried(timing_with(runner, "racing"))
     assert trial is not None
     assert trial.outcome is Outcome.RUN_ERROR

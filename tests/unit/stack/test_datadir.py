@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -81,10 +82,9 @@ def test_a_stack_on_another_machine_is_named_and_neither_asked_nor_read_beside(
 def test_a_file_system_without_locks_is_refused(
     data: DataDir, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr("mallorn.stack.data_directory.fcntl.flock", refuse)
+    monkeypatch.setattr(
+        "mallorn.stack.data_directory.fcntl.flock", Mock(side_effect=OSError(number, os.strerror(number)))
+    )
     for looked in (data.is_locked, data.hold_stack_lock().__enter__):
         with pytest.raises(InvalidRequest, match=r"stack\.lock cannot be locked"):
             looked()
@@ -154,19 +154,15 @@ def test_a_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_path_without_permission_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "mkdir", refuse)  # root may write anywhere, so the refusal is made
+    monkeypatch.setattr(
+        Path, "mkdir", Mock(side_effect=PermissionError(13, "Permission denied"))
+    )  # root may write anywhere, so the refusal is made
     with pytest.raises(InvalidRequest, match="is not writable"):
         DataDir(tmp_path / "data").create_directories()
 
 
 def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fill(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "mkdir", fill)
+    monkeypatch.setattr(Path, "mkdir", Mock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(StorageFull, match="No space left"):
         DataDir(tmp_path / "data").create_directories()
 
@@ -182,11 +178,10 @@ def test_the_key_is_private_and_made_once(data: DataDir) -> None:
 
 def test_a_disk_that_fills_up_leaves_no_half_of_a_key(data: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
     data.key_file.unlink(missing_ok=True)
-
-    def fill(*_: object) -> str:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("mallorn.stack.data_directory.secrets.token_hex", fill)
+    monkeypatch.setattr(
+        "mallorn.stack.data_directory.secrets.token_hex",
+        Mock(side_effect=OSError(28, "No space left on device")),
+    )
     with pytest.raises(StorageFull):
         data.create_directories()
     assert not data.key_file.exists()

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -130,10 +131,7 @@ def test_a_linker_that_is_gone_is_a_fault_of_the_host(
 def test_a_linker_that_is_there_is_not_to_be_installed_where_the_host_refuses_to_start_it(
     answer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str, hint: str
 ) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(subprocess, "run", refuse)
+    monkeypatch.setattr(subprocess, "run", Mock(side_effect=OSError(number, os.strerror(number))))
     with pytest.raises(HostFault, match=words) as refused:
         link_shared(str(tmp_path / "a.so"), [str(answer)])
     assert hint in refused.value.hint

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from celery.signals import task_postrun
@@ -80,20 +80,15 @@ def test_a_worker_that_shall_stop_rests_no_longer(ward: Ward, monkeypatch: pytes
 
 def test_a_host_without_a_linker_ails_those_who_build(monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_host_fault(tunes=True) is None
-
-    def refuse(_folder: Any) -> str:
-        raise HostFault("no linker")
-
-    monkeypatch.setattr(worker_health, "check_linking", refuse)
+    monkeypatch.setattr(worker_health, "check_linking", Mock(side_effect=HostFault("no linker")))
     assert str(find_host_fault(tunes=True)) == "no linker"
     assert find_host_fault(tunes=False) is None, "an import links nothing"
 
 
 def test_a_host_without_room_ails_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_folder: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(worker_health, "raise_if_disk_unusable", refuse)
+    monkeypatch.setattr(
+        worker_health, "raise_if_disk_unusable", Mock(side_effect=OSError(28, "No space left on device"))
+    )
     assert isinstance(find_host_fault(tunes=False), StorageFull)
 
 

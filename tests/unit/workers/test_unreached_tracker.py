@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+from unittest.mock import Mock
 
 import pytest
 
@@ -23,10 +24,7 @@ TRACKER = "127.0.0.1", 9190
 def test_a_host_without_file_handles_is_at_fault_and_not_the_tracker(
     monkeypatch: pytest.MonkeyPatch, number: int, kind: type[Unavailable], words: str
 ) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(socket, "create_connection", refuse)
+    monkeypatch.setattr(socket, "create_connection", Mock(side_effect=OSError(number, os.strerror(number))))
     with pytest.raises(Unavailable, match=words) as caught:
         TrackerClient(TRACKER)
     assert type(caught.value) is kind
@@ -35,10 +33,9 @@ def test_a_host_without_file_handles_is_at_fault_and_not_the_tracker(
 def test_a_worker_that_cannot_open_a_session_for_want_of_handles_says_so_to_its_runner(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-    monkeypatch.setattr(socket, "create_server", refuse)
+    monkeypatch.setattr(
+        socket, "create_server", Mock(side_effect=OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
+    )
     with SessionGateway().connect_runner() as end:
         runner = GatewayClient(end)
         for _ in range(2):  # it goes on answering

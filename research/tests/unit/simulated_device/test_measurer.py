@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
@@ -109,10 +110,7 @@ def test_a_candidate_keeps_its_device_as_long_as_stated(monkeypatch: pytest.Monk
 
 
 def test_a_worker_that_shall_stop_waits_for_no_made_up_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    def asked() -> None:
-        raise ShutdownRequested
-
-    monkeypatch.setattr(STOP, "raise_if_requested", asked)
+    monkeypatch.setattr(STOP, "raise_if_requested", Mock(side_effect=ShutdownRequested))
     with pytest.raises(ShutdownRequested):
         answers(slots(1), device_sec=600)
 
