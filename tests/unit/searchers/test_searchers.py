@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from mallorn.core.registry import list_names, resolve
+from mallorn.core.registry import REGISTRY, find_plugins, resolve
 from mallorn.costmodels.random import RandomModel
 from mallorn.costmodels.xgboost_models import XGBoost
 from mallorn.searchers.algorithms.evolutionary import Evolutionary
@@ -60,8 +60,8 @@ def test_only_finalists_are_checked_for_validity() -> None:
     assert len(asked) < 128
 
 
-@pytest.mark.parametrize("sampler", list_names("sampler"))
-@pytest.mark.parametrize("search", list_names("search"))
+@pytest.mark.parametrize("sampler", sorted({*REGISTRY["sampler"], *find_plugins("sampler")}))
+@pytest.mark.parametrize("search", sorted({*REGISTRY["search"], *find_plugins("search")}))
 def test_every_registered_searcher_is_made_with_any_sampler(search: str, sampler: str) -> None:
     searcher = resolve("search", search)(resolve("sampler", sampler)())
     space = SyntheticSpace(64, 64, 64)

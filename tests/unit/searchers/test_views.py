@@ -9,30 +9,12 @@ import pytest
 from mallorn.core.errors import InvalidRequest
 from mallorn.costmodels.base import Matrix, Prediction
 from mallorn.costmodels.random import RandomModel
-from mallorn.costmodels.views import LOOPS, VIEWS
+from mallorn.costmodels.views import VIEWS
 from mallorn.searchers.pooled_searcher import score
 from mallorn.searchers.space import Candidate
 from mallorn.searchers.synthetic_space import SyntheticSpace
 
 SPACE = SyntheticSpace()
-
-
-class LikesLongTrees(RandomModel):
-    """Reads loop trees."""
-
-    view = "loops"
-
-    def predict(self, features: Matrix) -> Prediction:
-        lines = LOOPS.tables(features)[:, :, 0].sum(axis=1)
-        return Prediction(lines, np.ones_like(lines))
-
-
-def test_scores_are_of_the_models_view_and_samplers_still_see_decisions() -> None:
-    drawn = SPACE.sample(np.random.default_rng(0), 30)
-    pool = score(SPACE, LikesLongTrees(), drawn)
-    lines = LOOPS.tables(SPACE.features_in_view("loops", drawn))[:, :, 0].sum(axis=1)
-    np.testing.assert_array_equal(pool.prediction.mean, lines)
-    np.testing.assert_array_equal(pool.features, SPACE.features(drawn))
 
 
 class LikesLongCode(RandomModel):

@@ -2,11 +2,31 @@
 
 import numpy as np
 
-from mallorn.costmodels.base import Matrix
+from mallorn.costmodels.base import Matrix, Prediction
+from mallorn.costmodels.random import RandomModel
 from mallorn.costmodels.views import LOOPS
+from mallorn.searchers.pooled_searcher import score
 from mallorn_research.searchers.evolution_strategy import EvolutionStrategy
 from mallorn_research.searchers.guided_walk import Guided
-from tests.unit.searchers.test_views import SPACE, Compiled, LikesLongCode, LikesLongTrees
+from tests.unit.searchers.test_views import SPACE, Compiled, LikesLongCode
+
+
+class LikesLongTrees(RandomModel):
+    """Reads loop trees."""
+
+    view = "loops"
+
+    def predict(self, features: Matrix) -> Prediction:
+        lines = LOOPS.tables(features)[:, :, 0].sum(axis=1)
+        return Prediction(lines, np.ones_like(lines))
+
+
+def test_scores_are_of_the_models_view_and_samplers_still_see_decisions() -> None:
+    drawn = SPACE.sample(np.random.default_rng(0), 30)
+    pool = score(SPACE, LikesLongTrees(), drawn)
+    lines = LOOPS.tables(SPACE.features_in_view("loops", drawn))[:, :, 0].sum(axis=1)
+    np.testing.assert_array_equal(pool.prediction.mean, lines)
+    np.testing.assert_array_equal(pool.features, SPACE.features(drawn))
 
 
 def test_a_search_follows_a_model_of_another_view() -> None:
