@@ -77,7 +77,7 @@ def recipe_for(name: str, target: Target, precision: str = FLOAT32) -> StoredRec
 
 def precision_of(recipe: StoredRecipe) -> str:
     """Return the precision in which a recipe's models compute, as named in job options."""
-    return precision_of_steps(recipe_steps(recipe)["before"])
+    return precision_of_steps(recipe.model_dump()["before"])
 
 
 def recipe_steps(recipe: StoredRecipe) -> dict[str, list[Step]]:
