@@ -188,8 +188,7 @@ def check_onnx_file(file: Path) -> list[str]:
     """Return the names of an ONNX file's weight files. Raises InvalidModel if invalid."""
     try:
         with _open_view(file) as view:
-            foreign = foreign_format(bytes(view[:SAMPLE_BYTES]) + bytes(view[-SAMPLE_BYTES:]))
-            if foreign:
+            if foreign := foreign_format(bytes(view[:SAMPLE_BYTES]) + bytes(view[-SAMPLE_BYTES:])):
                 hint = foreign.hint.replace("MODEL", str(file))
                 raise InvalidModel(f"{str(file)!r} is {foreign.name}, not ONNX", hint=hint)
             names = set[str]()

@@ -81,17 +81,18 @@ TASK_FIELDS: Final = ("workload", "name", "op", "structure", "flops", "target")
 TRIAL_FIELDS: Final = ("latency_us", "build_ms", "origin", "error")
 Row = dict[str, Any]  # keyed by the names of SCHEMA
 SCHEMA: Final = pa.schema(
-    [
+    field.with_nullable(True)  # a null is stored as one, and reading it refuses the file
+    for field in (
         MEASUREMENTS.field("workload"),
         *map(WORKLOADS.field, ("name", "op", "structure", "flops", "args")),
-        ("descriptors", pa.list_(pa.float64())),
+        pa.field("descriptors", pa.list_(pa.float64())),
         MEASUREMENTS.field("target"),
-        ("context", pa.string()),
+        pa.field("context", pa.string()),
         MEASUREMENTS.field("sketch"),
         *map(SKETCHES.field, ("ordinal", "choices", "trace")),
-        *map(MEASUREMENTS.field, ("decisions", "outcome", "latency_us", "run_us")),
-        *map(MEASUREMENTS.field, ("build_ms", "origin", "error")),
-    ]
+        *map(MEASUREMENTS.field, ("decisions", "outcome", "latency_us", "run_us", "build_ms", "origin")),
+        MEASUREMENTS.field("error"),
+    )
 )
 
 
