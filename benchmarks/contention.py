@@ -103,7 +103,7 @@ def _compile(model: Path, schedules: Path, folder: Path) -> tuple[str, int]:
     manifest = export_checks.read_manifest(schedules)
     target, network = compile_network.read_target(manifest["target"]), compile_network.read_model(str(model))
     read = partial(compile_network.import_at_point, network, manifest, target)
-    mods = compile_network.import_models(read, manifest, target)
+    mods = compile_network.import_models(read, manifest["dynamic"], manifest["recipe"]["before"], target)
     missing = compile_network.partition_tasks_by_schedule(mods, str(schedules), target)[1]
     if missing:
         raise InvalidRequest(f"{model} has tasks without a schedule in {schedules}: {', '.join(missing)}")

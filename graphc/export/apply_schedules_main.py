@@ -104,7 +104,7 @@ def compile_with_records(
         manifest, compile_network.input_specs(model, manifest["input_shapes"]), args.model
     )
     read = partial(compile_network.import_at_point, model, manifest, target)
-    mods = compile_network.import_models(read, manifest, target)
+    mods = compile_network.import_models(read, manifest["dynamic"], manifest["recipe"]["before"], target)
     found_tasks, missing_tasks = compile_network.partition_tasks_by_schedule(mods, directory, target)
     export_checks.check_schedules(manifest, found_tasks, missing_tasks, args)
     report: dict[str, object] = {

@@ -76,22 +76,20 @@ def input_specs(model: Any, shapes: Shapes) -> list[InputSpec]:
 
 def import_models(
     read: Callable[[Any], Any],
-    manifest: Mapping[str, Any],
+    dynamic: Any,
+    early_steps: Sequence[Step],
     target: Any,
     run: Callable[..., Any] = pass_runner.run_passes,
 ) -> dict[str, Any]:
-    """Import the model and run the passes that precede schedules; return Relax modules.
+    """Import the model and run `early_steps`, which precede schedules; return Relax modules.
 
     If a range of shapes was tuned, there is one module per tuned size (point), its key is the
     `point_suffix` of the size, and `read` imports it. Otherwise `read(None)` imports the only
     module, whose key is empty.
     """
-    dynamic, constants = manifest["dynamic"], share_equal_constants.Constants()
+    constants = share_equal_constants.Constants()
     points = {dispatch_by_shape.point_suffix(p): p for p in dynamic["points"]} if dynamic else {"": None}
-    return {
-        name: constants.share(run(read(point), manifest["recipe"]["before"], target)[0])
-        for name, point in points.items()
-    }
+    return {name: constants.share(run(read(point), early_steps, target)[0]) for name, point in points.items()}
 
 
 def import_at_point(model: Any, manifest: Mapping[str, Any], target: Any, point: Any) -> Any:

@@ -19,6 +19,7 @@ from mallorn.services.coordinator.app import create_app
 from mallorn.services.dashboard.static_pages import STATIC
 from tests.fixtures.command_line import ROOT
 from tests.fixtures.coordinator import OwnedRows, serving
+from tests.fixtures.database import copied_database
 from tests.fixtures.waiting import PATIENCE
 
 TIMEOUT_MS = PATIENCE * 1000
@@ -130,11 +131,8 @@ def behind_proxy(prefix: str, app: Any) -> Any:
 @pytest.fixture
 def quiet_database(sqlite_template: Path, tmp_path: Path) -> Iterator[Database]:
     """An empty database, for coordinators without workers."""
-    file = tmp_path / "mallorn.db"
-    shutil.copy(sqlite_template, file)
-    database = Database(f"sqlite:///{file}")
-    yield database
-    database.dispose()
+    with copied_database(sqlite_template, tmp_path / "mallorn.db") as database:
+        yield database
 
 
 @pytest.fixture

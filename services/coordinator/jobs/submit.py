@@ -14,7 +14,7 @@ from mallorn.core.check_plugin_classes import ANY, check_allowed_classes
 from mallorn.core.errors import MissingPackage
 from mallorn.core.installation import RESEARCH, pip_install_command
 from mallorn.core.job_options import JobOptions
-from mallorn.core.registry import RESEARCH_NAMES, WORDS, libraries_of, resolve
+from mallorn.core.registry import PLANNER_SEAMS, RESEARCH_NAMES, WORDS, libraries_of, resolve
 from mallorn.core.states import DatasetUse
 from mallorn.core.targets import CUDA, LOCAL, parse_target
 from mallorn.core.values.event import SubmittedEvent
@@ -133,14 +133,15 @@ def check_libraries(session: Session, options: JobOptions) -> None:
     """Raise MissingPackage if workers are live but none of them has the libraries of a choice.
 
     Without a live worker the job waits. A worker of an older version, which does not report
-    its cost models, counts as able. Families are of the planner, which is installed with
-    this coordinator.
+    its cost models, counts as able. Also raises it if the planner lacks one.
     """
-    if options.families in RESEARCH_NAMES["families"]:
-        resolve("families", options.families)
+    seams = RESEARCH_NAMES.keys() & JobOptions.model_fields.keys()
+    for seam in sorted(seams & PLANNER_SEAMS):
+        if (name := getattr(options, seam)) in RESEARCH_NAMES[seam]:
+            resolve(seam, name)
     live = [worker for worker in Workers(session).list(SILENT_SEC) if not worker.info.stopped]
     tuning = {worker.id: worker.info for worker in live if worker.info.can_tune}
-    for seam in sorted(RESEARCH_NAMES.keys() & JobOptions.model_fields.keys() - {"families"}):
+    for seam in sorted(seams - PLANNER_SEAMS):
         name = getattr(options, seam)
         if libraries := missing_libraries(name, [*tuning.values()], seam):
             hosts = ", ".join(sorted({worker.rsplit("-", 2)[0] for worker in tuning}))

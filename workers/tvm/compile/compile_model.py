@@ -12,7 +12,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -43,7 +42,7 @@ from mallorn.workers.host.linker import find_c_compiler, link_shared
 from mallorn.workers.interfaces.model_compiler import Compiled, Shapes, Untuned
 from mallorn.workers.tvm.cuda.compile_cuda import collect_device_code
 from mallorn.workers.tvm.network.graph_recipes import recipe_steps
-from mallorn.workers.tvm.network.import_onnx_to_relax import ImportedModel, import_at_point, load_network
+from mallorn.workers.tvm.network.import_onnx_to_relax import import_at_point, load_network
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target, run_steps
 from mallorn.workers.tvm.records.tuning_database import read_database
 
@@ -172,22 +171,21 @@ def import_networks(
     key = model_path, os.stat(model_path).st_mtime_ns, target, options
     if key not in _latest_networks:
         _latest_networks.clear()
-        tvm_target, networks = as_tvm_target(target), list[ImportedModel]()
+        tvm_target, ends = as_tvm_target(target), list[tuple[list[TensorSpec], list[TensorSpec]]]()
 
         def read(point: dict[str, int] | None) -> Any:
             if dynamic is None or point is None:
                 network = load_network(model_path, input_shapes, tvm_target)
             else:
                 network, _ = import_at_point(model_path, dynamic, point, tvm_target)
-            networks[:] = [replace(network, mod=None)]  # without the weights
+            ends.append((network.inputs, network.outputs))
             return network.mod
 
-        named = {"dynamic": dynamic and dynamic.model_dump(), "recipe": recipe_steps(recipe)}
-        mods = stock.import_models(read, named, tvm_target, run_steps)
-        inputs, outputs = networks[0].inputs, networks[0].outputs
+        ranges, early_steps = dynamic and dynamic.model_dump(), recipe_steps(recipe)["before"]
+        mods = stock.import_models(read, ranges, early_steps, tvm_target, run_steps)
         if is_large(os.path.getsize(model_path)):  # the re-laid weights need memory, too
-            return mods, inputs, outputs
-        _latest_networks[key] = mods, inputs, outputs
+            return mods, *ends[-1]
+        _latest_networks[key] = mods, *ends[-1]
     mods, inputs, outputs = _latest_networks[key]
     return dict(mods), inputs, outputs
 
