@@ -123,7 +123,7 @@ RESEARCH_NAMES: Final[dict[str, Mapping[str, str]]] = {
 #: Their jobs have targets of their own (mallorn.core.virtual_devices).
 VIRTUAL_DEVICES: Final = frozenset({"replay", "simulated"})
 
-#: Seams whose classes run in the planner, which is installed with the coordinator; the others run in workers.
+#: Seams whose classes the planner runs, which is installed with the coordinator.
 PLANNER_SEAMS: Final = frozenset({"families", "policy"})
 
 #: Base class that a user's own class must have, by seam. WORDS names the seams in messages.
