@@ -18,6 +18,7 @@ from onnx.external_data_helper import _get_all_tensors
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from mallorn.graphc.onnx import protobuf_fields
+from mallorn.graphc.onnx.sort_nodes import sort_nodes
 
 HEAVY_BYTES = 1 << 16
 LONGEST_NAME = 80  # longest part of a name in messages
@@ -30,7 +31,8 @@ class Missing(ValueError):
 
 
 def read(path: str | Path) -> ModelProto:
-    """Read a model; large weights stay on disk. Raises ``DecodeError``, OSError or Missing."""
+    """Read a model and sort its nodes; large weights stay on disk. Raises ``DecodeError``,
+    OSError, Missing or Cycle."""
     file, model = Path(path).absolute(), ModelProto()
     with (
         file.open("rb") as stream,
@@ -51,6 +53,7 @@ def read(path: str | Path) -> ModelProto:
         tensor = model.graph.initializer.add()
         tensor.ParseFromString(header)
         _refer(tensor, file, start, size)
+    sort_nodes(model)
     return model
 
 

@@ -13,7 +13,7 @@ from mallorn.core.errors import InvalidModel
 from mallorn.graphc.onnx.rewrite_unsupported_forms import rewrite
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 from tests.fixtures.onnx_network import onnx_network, saved
-from tests.unit.graphc.networks import run
+from tests.unit.graphc.networks import run, run_onnxruntime
 
 RIGHT = [
     "test_attention_23_boolmask_fullymasked_row_nan_robustness",
@@ -117,6 +117,15 @@ def test_a_transform_whose_product_would_be_many_megabytes_is_refused() -> None:
     model.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1 << 14, 1]))
     with pytest.raises(ValueError, match="DFT of 16384 numbers is too long"):
         rewrite(model)
+
+
+def test_an_stft_takes_a_signal_without_a_last_axis_as_onnxruntime_does(tmp_path: Path) -> None:
+    node = helper.make_node("STFT", ["x", "step", "window", "length"], ["y"])
+    window, signal = np.hanning(32).astype("float32"), np.random.default_rng(1).random((2, 400), "float32")
+    numbers = {"step": np.int64(10), "window": window, "length": np.int64(32)}
+    path = saved(tmp_path / "m.onnx", [node], {"x": [2, 400]}, {"y": None}, **numbers)
+    spectrum = run(load_network(path).mod, signal)
+    np.testing.assert_allclose(spectrum, run_onnxruntime(path, signal)[0], rtol=0, atol=1e-5)
 
 
 def test_a_sum_of_three_is_two_additions() -> None:

@@ -14,6 +14,7 @@ from mallorn.core.errors import InvalidModel
 from mallorn.core.storable_json import quote_untrusted
 from mallorn.graphc.onnx import inline_functions, lower_contrib_operators, relax_modules, unroll_loops
 from mallorn.graphc.onnx import read_with_weights_on_disk as weights
+from mallorn.graphc.onnx.sort_nodes import Cycle
 from mallorn.workers.tvm.programs.allowed_programs import check_network
 
 CHECK: Final = "check-model MODEL   (it comes with the package onnx)"
@@ -48,6 +49,8 @@ def read_model(path: str | Path) -> ModelProto:
         raise _unreadable(file) from None
     except weights.Missing as error:
         raise InvalidModel(str(error), hint=TOGETHER) from None
+    except Cycle as error:
+        raise InvalidModel(f"not a valid ONNX model: {error}", hint=CHECK) from None
     return model
 
 
