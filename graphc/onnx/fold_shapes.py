@@ -39,6 +39,9 @@ SIZES = 1 << 10
 _KEPT = frozenset(
     ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
 ) | frozenset(("Dropout", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"))
+# Operators whose sizes onnxruntime and ONNX's shape inference check alike.
+_STRICT = frozenset(("Add", "Concat", "GRU", "LSTM", "MatMul", "Mul", "RNN", "Squeeze", "Sub"))
+_REAL = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
 # Result sizes depend on the values, but are bounded by the number of values and dimensions.
 _COUNTED = frozenset(("NonZero", "Unique", "Compress"))
 
@@ -65,6 +68,7 @@ class Folding:
         self._kept: list[NodeProto] = []
         self.sequences: dict[str, list[str]] = {}  # tensors' names, by sequence
         self.unrolled = 0
+        self.impossible_count = 0  # nodes that onnxruntime refuses to run with these input sizes
         input_types = {value.name: value.type for value in model.graph.input}
         bound_shapes = {name: shape for name, shape in shapes.items() if name in input_types}
         self._types |= input_types
@@ -128,6 +132,22 @@ class Folding:
         sizes = sizes_of(self._types.get(name))
         return sizes[axis] if sizes is not None and -len(sizes) <= axis < len(sizes) else None
 
+    def typed_sizes(self, name: str) -> tuple[int, tuple[int, ...]] | None:
+        """Return a value's element type and sizes; None unless all are known."""
+        sizes = sizes_of(self._types.get(name))
+        return None if sizes is None else (self._types[name].tensor_type.elem_type, sizes)
+
+    def divides_integers(self, node: NodeProto) -> bool:
+        """Return whether a node divides by integers that may be 0, which stops a program."""
+        if node.op_type not in ("Div", "Mod") or self.value(node.input[1]) is not None:
+            return False
+        kind = self.typed_sizes(node.input[1])
+        return kind is None or kind[0] not in _REAL
+
+    def kept_since(self, mark: int) -> list[NodeProto]:
+        """Return the nodes kept since `kept_count` returned this mark."""
+        return self._kept[mark:]
+
     def kept_count(self) -> int:
         """Return the number of nodes kept so far, as a mark for `drop_kept`."""
         return len(self._kept)
@@ -189,6 +209,9 @@ class Folding:
             refusal = ValueError(str(error))
             refusal.add_note(f"{node.op_type} (node {node.name!r})" if node.name else node.op_type)
             raise refusal from None
+        except shape_inference.InferenceError:
+            self.impossible_count += node.op_type in _STRICT
+            return declared
         except Exception:  # ONNX raises many error classes for malformed nodes; TVM may accept them
             return declared
         return {name: kind for name, kind in inferred_types.items() if sizes_of(kind) is not None} | {

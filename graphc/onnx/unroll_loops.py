@@ -1,4 +1,4 @@
-"""Replace branches with known conditions by the branch taken, and unroll counted loops."""
+"""Replace an If by its branch if the condition is known, else by both; unroll counted loops."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,6 +11,7 @@ from mallorn.graphc.onnx import sequences_to_tensors
 KINDS = ("If", "Loop", "Scan")
 # Loops may add at most so many nodes to a model.
 UNROLLED = 10_000
+_WHERE_TAKES_ALL_TYPES = 9  # the first opset
 
 
 class Unknown(Exception):
@@ -48,10 +49,41 @@ def names_read(node: NodeProto) -> set[str]:
 def _branch(walk: Any, node: NodeProto) -> None:
     condition = walk.value(node.input[0])
     if condition is None:
-        raise Unknown
+        _compute_both_branches(walk, node)
+        return
     branch = "then_branch" if np.all(condition) else "else_branch"
     results = _inline_graph(walk, _graph_attribute(node, branch), node.output[0], [])
     _append_result_copies(walk, node.output, results)
+
+
+def _compute_both_branches(walk: Any, node: NodeProto) -> None:
+    """Compute both branches and select the results of one. If a branch cannot run with these
+    input sizes, take the other. Raises Unknown if results differ in type or size, or if a
+    branch divides integers, because a division by 0 stops the program."""
+    mark, result = walk.kept_count(), node.output[0]
+    branches = []
+    for name in ("then", "else"):
+        start, impossible_count = walk.kept_count(), walk.impossible_count
+        names = _inline_graph(walk, _graph_attribute(node, f"{name}_branch"), f"{result}/{name}", [])
+        if walk.impossible_count == impossible_count:
+            branches.append(names)
+        else:
+            walk.drop_kept(start)
+    if not branches or any(walk.divides_integers(inner) for inner in walk.kept_since(mark)):
+        raise Unknown
+    for names in zip(*branches, strict=True):
+        types = {walk.typed_sizes(name) for name in names}
+        if None in types or len(types) > 1 or walk.opset < _WHERE_TAKES_ALL_TYPES:
+            raise Unknown
+    if len(branches) == 1:
+        _append_result_copies(walk, node.output, branches[0])
+        return
+    scalar = _add_known_constant(walk, node, "scalar", np.array([], "int64"))
+    condition = f"{result}/condition"  # a file may have it as a vector with one element
+    walk.node(helper.make_node("Reshape", [node.input[0], scalar], [condition]))
+    for name, *names in zip(node.output, *branches, strict=False):
+        if name:
+            walk.node(helper.make_node("Where", [condition, *names], [name]))
 
 
 def _loop(walk: Any, node: NodeProto) -> None:

@@ -63,5 +63,5 @@ def test_nodes_that_read_each_other_are_refused_with_their_names(tmp_path: Path)
     nodes = unsorted_nodes()
     nodes[2].input[0] = "y"
     onnx.save(onnx_network(nodes, SIZES, {"y": [3, 4]}), path := tmp_path / "m.onnx")
-    with pytest.raises(InvalidModel, match="read each other's results: .*first.*last"):
+    with pytest.raises(InvalidModel, match=r"read each other's results: .*first.*last"):
         read_model(path)
