@@ -31,6 +31,8 @@ def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> A
     direction = _lowercase_text(attrs.get("direction", b"forward"))
     backwards = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[direction]
     resets_late = kind != "GRU" or bool(attrs.get("linear_before_reset", 0))
+    lengths = inputs[_SEQUENCE_LENGTHS]
+    known_lengths = constant_array(lengths, params)
     is_rectified = kind == "RNN" and set(_activations(attrs, kind, len(backwards))) == {"relu"}
     scan = scan_function.Scan(
         kind,
@@ -41,18 +43,15 @@ def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> A
         lanes=vector_lanes.lanes(),
         resets_late=resets_late,
         is_rectified=is_rectified,
+        has_lengths=lengths is not None and (known_lengths is None or bool(np.any(known_lengths < steps))),
     )
-    lengths = constant_array(inputs[_SEQUENCE_LENGTHS], params)
     functions = _activations(attrs, scan.kind, len(scan.backwards))
     defaults = _PLAIN[scan.kind] * len(scan.backwards)
-    has_lengths = inputs[_SEQUENCE_LENGTHS] is not None
-    is_ragged = has_lengths and (lengths is None or np.any(lengths != scan.steps))
     unsupported = {
         "activations " + ", ".join(functions): functions != defaults and not scan.is_rectified,
         "a clip": bool(attrs.get("clip")),
         "an input gate that is coupled to the forget gate (input_forget)": bool(attrs.get("input_forget")),
         "peepholes": inputs[_PEEPHOLES] is not None,
-        "sequences of different lengths": bool(is_ragged),
     }
     if wrong := [feature for feature, is_used in unsupported.items() if is_used]:
         raise ValueError(f"the {scan.kind} has {wrong[0]}")
@@ -78,6 +77,8 @@ def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> A
     factors += [zeros if value is None else value for value in inputs[_INITIAL:][: _STATES[kind]]]
     if kind == "GRU":
         factors.append(relax.const(scan.pack(state_bias)[0].astype("float32")))
+    if scan.has_lengths:
+        factors.append(builder.emit(relax.op.astype(lengths, "float32")))
     result = [relax.TensorType(shape, "float32") for shape in scan.results.values()]
     function = builder.add_func(scan_function.build_function(scan), f"{kind.lower()}_scan")
     results = builder.emit(relax.call_tir(function, factors, result))

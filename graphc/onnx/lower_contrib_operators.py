@@ -89,6 +89,25 @@ def _append_square_root(form: NodeRewriter, mean: str, epsilon: float, index: in
     return form.write("Sqrt", form.write("Add", mean, least))
 
 
+def _lower_quantized_lstm(form: NodeRewriter) -> None:
+    """Lower DynamicQuantizeLSTM to an LSTM of float32 weights, which rounds less: its inputs
+    and states are not quantised. Raises ValueError unless weights and scales are constant."""
+    inputs = list(form.node.input)
+    for index, place in ((1, 8), (2, 10)):  # weights, and scale and zero point of each
+        numbers, scale, zero = (form.value(at) for at in (index, place, place + 1))
+        if numbers is None or scale is None or (zero is None and form.has_input(place + 1)):
+            raise ValueError("the DynamicQuantizeLSTM needs constant weights and scales")
+        steps = numbers.astype("float32")
+        # One scale per direction, or per direction and gate's unit.
+        rest = (len(numbers), 1, -1)
+        if zero is not None:
+            steps -= zero.astype("float32").reshape(rest)
+        weights = steps * scale.reshape(rest)
+        inputs[index] = form.constant(np.ascontiguousarray(weights.transpose(0, 2, 1)))
+    form.copy(inputs[:8])
+    form.nodes[-1].op_type, form.nodes[-1].domain = "LSTM", ""
+
+
 DOMAIN = "com.microsoft"
 HOMELESS = frozenset(("SimplifiedLayerNormalization",))  # written under ONNX's own domain
 
@@ -138,6 +157,7 @@ def _lower_fused_matmul(form: NodeRewriter) -> None:
 RULES: Mapping[str, Callable[[NodeRewriter], None]] = {
     "Attention": lower_contrib_attention.packed_attention,
     "BiasGelu": _gelu,
+    "DynamicQuantizeLSTM": _lower_quantized_lstm,
     "EmbedLayerNormalization": lower_embed_layer_norm,
     "FastGelu": _fast_gelu,
     "FusedMatMul": _lower_fused_matmul,

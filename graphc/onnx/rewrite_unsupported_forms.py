@@ -47,17 +47,28 @@ def space_to_depth(form: NodeRewriter) -> None:
 
 
 def reverse_sequences(form: NodeRewriter) -> None:
-    """Lower ReverseSequence to a gather of elements. Raises ValueError for unknown lengths."""
+    """Lower ReverseSequence to a gather of elements. Raises ValueError for unknown sizes."""
     sizes, lengths = form.sizes(0), form.value(1)
     time, batch = form.attribute("time_axis", 0), form.attribute("batch_axis", 1)
-    if sizes is None or lengths is None:
-        raise ValueError("the lengths of the ReverseSequence are not constant")
-    places = np.arange(sizes[time])
-    rows = np.array([np.where(places < length, length - 1 - places, places) for length in np.ravel(lengths)])
-    shape = [1] * len(sizes)
-    shape[time], shape[batch] = sizes[time], sizes[batch]
-    all_indices = np.broadcast_to((rows.T if time < batch else rows).reshape(shape), sizes)
-    indices = form.constant(np.ascontiguousarray(all_indices, "int64"))
+    if sizes is None:
+        raise ValueError("the sizes of the ReverseSequence are not constant")
+    places = np.arange(sizes[time], dtype="int64")
+    steps, shape = [1] * len(sizes), [1] * len(sizes)
+    steps[time] = shape[time] = sizes[time]
+    shape[batch] = sizes[batch]
+    if lengths is None:
+        rows = [size if axis == batch else 1 for axis, size in enumerate(sizes)]
+        ends = form.write("Cast", form.node.input[1], to=TensorProto.INT64)
+        ends = form.write("Reshape", ends, form.integers(*rows))
+        ahead = form.constant(places.reshape(steps))
+        mirrored = form.write("Sub", form.write("Sub", ends, form.integers(1)), ahead)
+        chosen = form.write("Where", form.write("Less", ahead, ends), mirrored, ahead)
+        indices = form.write("Expand", chosen, form.integers(*sizes))
+    else:
+        mirrors = [np.where(places < length, length - 1 - places, places) for length in np.ravel(lengths)]
+        turned = np.array(mirrors).T if time < batch else np.array(mirrors)
+        all_indices = np.broadcast_to(turned.reshape(shape), sizes)
+        indices = form.constant(np.ascontiguousarray(all_indices, "int64"))
     form.write("GatherElements", form.node.input[0], indices, axis=time, name=form.node.output[0])
 
 
@@ -103,18 +114,26 @@ _UNSORTED = (TensorProto.INT16, TensorProto.UINT16, TensorProto.UINT32)
 
 
 def rewrite(model: ModelProto) -> ModelProto:
-    """Return the model in forms that TVM supports. Raises ValueError if a node has none."""
+    """Return the model in forms that TVM supports. Raises ValueError if no node is rewritten
+    and a node has none; other rewrites may make its sizes known."""
     values, rewriters = KnownValues(model), {}
+    failures: list[ValueError] = []
     for index, node in enumerate(model.graph.node):
         rule = _RULES.get(node.op_type) if node.domain in inline_functions.DOMAINS else None
         if node.domain == lower_contrib_operators.DOMAIN or node.op_type in lower_contrib_operators.HOMELESS:
             rule = rule or lower_contrib_operators.RULES.get(node.op_type)
         if rule is not None:
             form = NodeRewriter(node, values)
-            rule(form)
-            if form.nodes:
-                rewriters[index] = form
+            try:
+                rule(form)
+            except ValueError as error:
+                failures.append(error)
+            else:
+                if form.nodes:
+                    rewriters[index] = form
     if not rewriters:
+        if failures:
+            raise failures[0]
         return model
     result = ModelProto()
     result.CopyFrom(model)

@@ -32,6 +32,7 @@ class Scan:
     lanes: int
     resets_late: bool = True  # a GRU resets its state after the product, not before
     is_rectified: bool = False  # an RNN with ReLU instead of a hyperbolic tangent
+    has_lengths: bool = False  # sequences end earlier: states stay, and results are zero
 
     @property
     def gates(self) -> int:
@@ -77,6 +78,8 @@ class Scan:
             shapes["C"] = state
         if self.kind == "GRU":
             shapes["O"] = self.packed
+        if self.has_lengths:
+            shapes["L"] = (self.batch,)
         return shapes
 
     @property
@@ -117,6 +120,8 @@ def _region(scan: Scan, name: str, shape: tuple[int, ...]) -> str:
             places[1:3] = [direction, rows]
         case "R" | "O":
             places[0] = direction
+        case "L":
+            places[0] = rows
         case _:
             places[:2] = [direction, rows]
     return f"{name}[{', '.join(places)}]"
@@ -156,9 +161,11 @@ def format_layer_body(scan: Any) -> str:
         for name, cell in cells.items()
     ]
     parts = f"for b in range({scan.packed[1]}):"
+    unit = _format_unit_index(scan)
     copies = [
-        f"h[{_format_unit_index(scan)}] = w[{_format_unit_index(scan)}]",
-        f"Y[{_format_step_index(scan)}, {_format_row_index(scan)}, j] = w[{_format_unit_index(scan)}]",
+        f"h[{unit}] = {_unless_ended(scan, 'm', f'w[{unit}]', f'h[{unit}]')}",
+        f"Y[{_format_step_index(scan)}, {_format_row_index(scan)}, j] = "
+        f"{_unless_ended(scan, 'm', f'w[{unit}]', 'T.float32(0)')}",
     ]
     if scan.kind == "GRU":
         passes = [_format_gru_reset_after(scan)] if scan.resets_late else _format_gru_reset_before(scan)
@@ -172,10 +179,11 @@ def format_layer_body(scan: Any) -> str:
 def _lstm(scan: Any) -> list[str]:
     """Return the lines of an LSTM step; gates are in ONNX's order: input, output, forget, cell."""
     lines = _sums(scan, "h", range(4))
-    for (i, o, f, g), j, _ in _list_unit_vectors(scan):
+    for index, ((i, o, f, g), j, _) in enumerate(_list_unit_vectors(scan)):
+        cell = f"{f}[i] * c[{j}] + {i}[i] * {g}[i]"
         lines += [_activate(scan, gate, 1) for gate in (i, o, f)]
         lines += [_activate(scan, g, 2)]
-        lines += [_vector(scan, f"c[{j}] = {f}[i] * c[{j}] + {i}[i] * {g}[i]")]
+        lines += [_vector(scan, f"c[{j}] = {_unless_ended(scan, index // scan.wide, cell, f'c[{j}]')}")]
         lines += [
             _format_sigmoid_or_tanh(scan, f"c[{j}]", f"w[{j}]", 2),
             _vector(scan, f"w[{j}] = {o}[i] * w[{j}]"),
@@ -245,6 +253,14 @@ def _format_step_index(scan: Any) -> str:
         case (True,):
             return f"{back}, vd"
     return f"T.if_then_else(vd == 0, s, {back}), vd"
+
+
+def _unless_ended(scan: Any, row: int | str, value: str, otherwise: str) -> str:
+    """Return an expression: `value` at steps of a row's sequence, `otherwise` after its end."""
+    if not scan.has_lengths:
+        return value
+    step = _format_step_index(scan).removesuffix(", vd")
+    return f'T.Select(T.Cast("float32", {step}) < L[vn * {scan.rows} + {row}], {value}, {otherwise})'
 
 
 def _list_unit_vectors(scan: Any) -> list[tuple[list[str], str, str]]:

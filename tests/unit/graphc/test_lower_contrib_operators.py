@@ -265,3 +265,28 @@ def test_a_norm_of_rows_of_tables(tmp_path: Path, opset: int, more: Any, segment
     node = helper.make_node("EmbedLayerNormalization", given, ["y", "count", "sum"], domain="com.microsoft")
     results = {"y": None, "count": TensorProto.INT32, "sum": None}
     same(saved(tmp_path / "m.onnx", [node], fed, results, opset=opset, **known), fed)
+
+
+@pytest.mark.parametrize("per_unit", [False, True])
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+def test_an_lstm_with_quantised_weights(tmp_path: Path, kind: str, per_unit: bool) -> None:
+    units, gates = 6, 24
+    low = np.iinfo(kind).min
+    scales = (2, gates) if per_unit else (2,)
+    known = {
+        "w": RNG.integers(low, low + 256, (2, NUMBERS, gates)).astype(kind),
+        "r": RNG.integers(low, low + 256, (2, units, gates)).astype(kind),
+        "b": drawn(2, 2 * gates) / 4,
+        **{name: RNG.uniform(0.001, 0.004, scales).astype("float32") for name in ("ws", "rs")},
+        **{name: np.full(scales, 0 if per_unit else low + 120, kind) for name in ("wz", "rz")},
+    }
+    given = ["x", "w", "r", "b", "", "", "", "", "ws", "wz", "rs", "rz"]
+    attributes = {"hidden_size": units, "direction": "bidirectional", "domain": "com.microsoft"}
+    node = helper.make_node("DynamicQuantizeLSTM", given, ["y", "h", "c"], **attributes)
+    fed = {"x": drawn(5, 3, NUMBERS)}
+    path = written(tmp_path, node, fed, known)
+    found = run(load_network(path).mod, fed["x"])
+    for ours, theirs in zip(found, run_onnxruntime(path, fed["x"]), strict=True):
+        np.testing.assert_allclose(
+            ours, theirs, atol=1 / 64
+        )  # onnxruntime rounds inputs and states to 8 bits

@@ -128,6 +128,24 @@ def test_an_stft_takes_a_signal_without_a_last_axis_as_onnxruntime_does(tmp_path
     np.testing.assert_allclose(spectrum, run_onnxruntime(path, signal)[0], rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize(("time", "batch"), [(0, 1), (1, 0)])
+def test_sequences_are_reversed_within_given_lengths(tmp_path: Path, time: int, batch: int) -> None:
+    node = helper.make_node("ReverseSequence", ["x", "n"], ["y"], time_axis=time, batch_axis=batch)
+    x = np.random.default_rng(1).random((4, 4, 3), "float32")
+    lengths = np.array([4, 1, 3, 2])
+    path = saved(tmp_path / "m.onnx", [node], {"x": x, "n": lengths}, {"y": x})
+    found = run(load_network(path).mod, x, lengths)
+    np.testing.assert_array_equal(found, run_onnxruntime(path, x, lengths)[0])
+
+
+def test_sizes_that_another_rewrite_makes_known_are_no_reason_to_refuse(tmp_path: Path) -> None:
+    product = helper.make_node("FusedMatMul", ["x", "w"], ["product"], domain="com.microsoft")
+    nodes = [product, helper.make_node("EyeLike", ["product"], ["y"])]
+    w = np.ones((4, 5), "float32")
+    path = saved(tmp_path / "m.onnx", nodes, {"x": [3, 4]}, {"y": [3, 5]}, w=w)
+    np.testing.assert_array_equal(run(load_network(path).mod, w[:3, :4]), np.eye(3, 5))
+
+
 def test_a_sum_of_three_is_two_additions() -> None:
     operators = [node.op_type for node in rewrite(graph_of("Sum", "x", "x")).graph.node]
     assert operators == ["Add", "Add"]
