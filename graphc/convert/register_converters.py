@@ -81,6 +81,12 @@ def _shrink(builder: Any, inputs: Any, attrs: Any, _: Any) -> Any:
     return _op.add(upper, _select_or_zero(_op.less(x, lower_edge), low))
 
 
+def _topk(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
+    # TVM reads the count from an attribute before opset 11, but in opset 10 it is an input.
+    convert = onnx_frontend.TopK._impl_v1 if "k" in attrs else onnx_frontend.TopK._impl_v11
+    return convert(builder, inputs, attrs, params)
+
+
 def _left_to_right(operator: Any) -> Callable[[Any, Any, Any, Any], Any]:
     """Return a converter that applies a binary operator to all inputs in order."""
 
@@ -106,6 +112,7 @@ CONVERTERS: dict[str, Convert] = {
     "Shrink": _shrink,
     "Sum": _left_to_right(_op.add),
     "ThresholdedRelu": _thresholded_relu,
+    "TopK": _topk,
 }
 
 

@@ -39,6 +39,7 @@ SIZES = 1 << 10
 _KEPT = frozenset(
     ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
 ) | frozenset(("Dropout", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"))
+_NEGATIVE_AXES = 11  # the opset from which ONNX allows them everywhere
 # Operators whose sizes onnxruntime and ONNX's shape inference check alike.
 _STRICT = frozenset(("Add", "Concat", "GRU", "LSTM", "MatMul", "Mul", "RNN", "Squeeze", "Sub"))
 _REAL = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
@@ -199,9 +200,11 @@ class Folding:
             if name in self._tensors and prod(self._tensors[name].dims) <= SIZES
         }
         types = {name: self._types[name] for name in node.input if name}
-        imports = [helper.make_opsetid("", self.opset)]
+        # onnxruntime takes negative axes in older opsets, too.
+        opset = max(self.opset, _NEGATIVE_AXES) if _has_negative_axis(node) else self.opset
+        imports = [helper.make_opsetid("", opset)]
         try:
-            schema = defs.get_schema(node.op_type, self.opset, "")
+            schema = defs.get_schema(node.op_type, opset, "")
             inferred_types = shape_inference.infer_node_outputs(schema, node, types, data, None, imports)
         except onnx.checker.ValidationError as error:
             if "inconsistent type" not in str(error):
@@ -252,6 +255,10 @@ class Folding:
         if any(not isinstance(value, np.ndarray | np.generic) for value in results):
             return None
         return results if all(np.asarray(value).dtype.kind not in "OSU" for value in results) else None
+
+
+def _has_negative_axis(node: NodeProto) -> bool:
+    return any(a.name in ("axis", "axes") and min(a.i, *a.ints, 0) < 0 for a in node.attribute)
 
 
 _REBUILT_FIELDS = ("node", "initializer", "value_info")

@@ -54,9 +54,7 @@ def lower_embed_layer_norm(form: NodeRewriter) -> None:
     if form.has_output(1):
         mask = form.node.input[7] if form.has_input(7) else form.write("Sub", ids, ids)
         counts = form.write("Cast", mask, to=TensorProto.INT32)
-        axes = {"axes": [1]} if form.opset < 13 else {}
-        operands = [counts] if axes else [counts, form.integers(1)]
-        form.write("ReduceSum", *operands, **axes, keepdims=0, name=form.node.output[1])
+        form.write_along("ReduceSum", counts, 1, keepdims=0, name=form.node.output[1])
     _norm(form, total, scale_at=5)
 
 

@@ -18,7 +18,7 @@ from onnx.external_data_helper import _get_all_tensors
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from mallorn.graphc.onnx import protobuf_fields
-from mallorn.graphc.onnx.sort_nodes import sort_nodes
+from mallorn.graphc.onnx.normalize_model import normalize
 
 HEAVY_BYTES = 1 << 16
 LONGEST_NAME = 80  # longest part of a name in messages
@@ -31,7 +31,7 @@ class Missing(ValueError):
 
 
 def read(path: str | Path) -> ModelProto:
-    """Read a model and sort its nodes; large weights stay on disk. Raises ``DecodeError``,
+    """Read and normalize a model; large weights stay on disk. Raises ``DecodeError``,
     OSError, Missing or Cycle."""
     file, model = Path(path).absolute(), ModelProto()
     with (
@@ -53,7 +53,7 @@ def read(path: str | Path) -> ModelProto:
         tensor = model.graph.initializer.add()
         tensor.ParseFromString(header)
         _refer(tensor, file, start, size)
-    sort_nodes(model)
+    normalize(model)
     return model
 
 

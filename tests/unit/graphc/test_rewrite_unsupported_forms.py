@@ -165,3 +165,51 @@ def test_an_axis_that_keeps_its_size_is_not_multiplied() -> None:
     node = helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="linear")
     written = rewrite(onnx_network([node], {"x": [1, 2, 8, 10]}, {"y": None}, opset=18, scales=scales))
     assert [node.op_type for node in written.graph.node] == ["MatMul", "Identity"]
+
+
+def constants(**values: Any) -> dict[str, Any]:
+    return {name: np.asarray(value) for name, value in values.items()}
+
+
+HALF, LARGER = (np.array([1, 1, size, size], "float32") for size in (0.5, 1.5))
+OLD_FORMS = {
+    "ArgMax of a negative axis": (10, ("ArgMax", ["x"], {"axis": -2}), {}),
+    "Concat of a negative axis": (10, ("Concat", ["x", "x"], {"axis": -1}), {}),
+    "LpNormalization": (11, ("LpNormalization", ["x"], {"axis": 1}), {}),
+    "Resize to half": (10, ("Resize", ["x", "s"], {"mode": "nearest"}), constants(s=HALF)),
+    "Resize to three halves": (10, ("Resize", ["x", "s"], {"mode": "linear"}), constants(s=LARGER)),
+    "Slice by attributes": (9, ("Slice", ["x"], {"starts": [1, -3], "ends": [2, 2**62]}), {}),
+    "Slice of some axes": (9, ("Slice", ["x"], {"starts": [1], "ends": [-1], "axes": [3]}), {}),
+    "TopK with an input for its count": (10, ("TopK", ["x", "k"], {}), constants(k=[2])),
+}
+
+
+@pytest.mark.parametrize("name", OLD_FORMS)
+def test_forms_of_old_opsets_give_the_numbers_of_onnxruntime(tmp_path: Path, name: str) -> None:
+    opset, (operator, given, attributes), weights = OLD_FORMS[name]
+    node = helper.make_node(operator, given, ["y", "z"][: 2 if operator == "TopK" else 1], **attributes)
+    x = np.random.default_rng(1).random((2, 3, 8, 8), "float32")
+    network = onnx_network([node], {"x": x}, {}, opset=opset, ir_version=5, **weights)
+    network.graph.output.extend(onnx.ValueInfoProto(name=output) for output in node.output)
+    onnx.save(network, path := tmp_path / "m.onnx")
+    found = run(load_network(path).mod, x)
+    results = found if isinstance(found, list) else [found]
+    for ours, theirs in zip(results, run_onnxruntime(path, x), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_a_one_hot_vector_of_an_old_opset_comes_in(tmp_path: Path) -> None:
+    node = helper.make_node("OneHot", ["x", "d", "v"], ["y"])
+    x = np.array([0, 2, -1])
+    weights = constants(d=[4], v=np.float32([2, 5]))
+    path = saved(tmp_path / "m.onnx", [node], {"x": x}, {"y": [3, 4]}, opset=11, **weights)
+    np.testing.assert_array_equal(run(load_network(path).mod, x), run_onnxruntime(path, x)[0])
+
+
+def test_a_norm_with_results_for_training_is_refused(tmp_path: Path) -> None:
+    names = ["a", "b", "c", "d"]
+    node = helper.make_node("BatchNormalization", ["x", *names], ["y", *"efgh"])
+    weights = {name: np.ones(4, "float32") for name in names}
+    path = saved(tmp_path / "m.onnx", [node], {"x": [3, 4]}, {"y": [3, 4]}, opset=9, **weights)
+    with pytest.raises(InvalidModel, match="in training mode: export for evaluation"):
+        load_network(path)

@@ -1,13 +1,15 @@
-"""Sort the nodes of a graph so that each comes after the nodes whose results it reads.
+"""Bring a model into one form: nodes in order, and one name for ONNX's own domain.
 
-onnxruntime sorts them, so tools write files in which they are not sorted.
+onnxruntime does the same when it loads a file, so tools write files that need it.
 """
 
-from collections.abc import MutableSequence
+from collections.abc import Iterable, MutableSequence
 from graphlib import CycleError, TopologicalSorter
+from typing import Any
 
 from onnx import ModelProto, NodeProto
 
+from mallorn.graphc.onnx.inline_functions import DOMAINS
 from mallorn.graphc.onnx.unroll_loops import inner_graphs, names_read
 
 
@@ -15,13 +17,27 @@ class Cycle(ValueError):
     """Raised if nodes read each other's results, so that no order exists."""
 
 
-def sort_nodes(model: ModelProto) -> None:
-    """Sort the nodes of a model's graphs and functions in place. Raises Cycle."""
-    for nodes in (model.graph.node, *(function.node for function in model.functions)):
-        _sort(nodes)
+def normalize(model: ModelProto) -> None:
+    """Sort the nodes of a model's graphs and functions in place, give ONNX's own domain its
+    short name, and import other domains that nodes have. Raises Cycle."""
+    for part in (model.graph, *model.functions):
+        _sort(part.node)
+    for part in (model, *model.functions):
+        _shorten_domains(part.opset_import)
+    imported = {"", *(entry.domain for entry in model.opset_import)}
+    for domain in sorted({node.domain for node in model.graph.node} - imported):
+        model.opset_import.add(domain=domain, version=1)
+
+
+def _shorten_domains(entries: Iterable[Any]) -> None:
+    for entry in entries:
+        if entry.domain in DOMAINS:
+            entry.ClearField("domain")
 
 
 def _sort(nodes: MutableSequence[NodeProto]) -> None:
+    """Sort nodes, also those of inner graphs: each comes after those whose results it reads."""
+    _shorten_domains(nodes)
     for node in nodes:
         for graph in inner_graphs(node):
             _sort(graph.node)
