@@ -106,6 +106,39 @@ def _lower_quantized_lstm(form: NodeRewriter) -> None:
     form.nodes[-1].op_type, form.nodes[-1].domain = "LSTM", ""
 
 
+def _unfuse_activation(form: NodeRewriter) -> None:
+    """Lower FusedConv or FusedGemm to the product, a sum with a fourth input, and an activation.
+    Raises ValueError for an unknown activation."""
+    kind, name = form.attribute("activation", b"").decode(), form.node.output[0]
+    numbers = form.attribute("activation_params", ())
+    if form.node.op_type == "FusedGemm":
+        numbers = [form.attribute(f"activation_{part}", 0.0) for part in ("alpha", "beta")]
+    form.copy(form.node.input[:3], [f"{name}/product"])
+    product = form.nodes[-1]
+    product.op_type, product.domain = form.node.op_type.removeprefix("Fused"), ""
+    kept = [attribute for attribute in product.attribute if not attribute.name.startswith("activation")]
+    del product.attribute[:]
+    product.attribute.extend(kept)
+    total = product.output[0]
+    if form.has_input(3):
+        total = form.write("Add", total, form.node.input[3])
+    if kind == "Clip":
+        lifted = form.write("Max", total, form.number(numbers[0]))
+        form.write("Min", lifted, form.number(numbers[1]), name=name)
+    elif kind in _ACTIVATIONS:
+        form.write(kind, total, name=name, **dict(zip(_ACTIVATIONS[kind], map(float, numbers), strict=False)))
+    else:
+        raise ValueError(f"the {form.node.op_type} has the activation {kind or 'None'}")
+
+
+# Attributes of each activation, in the order of its fused numbers.
+_ACTIVATIONS: Mapping[str, Sequence[str]] = {
+    "HardSigmoid": ("alpha", "beta"),
+    "LeakyRelu": ("alpha",),
+    "Relu": (),
+    "Sigmoid": (),
+    "Tanh": (),
+}
 DOMAIN = "com.microsoft"
 HOMELESS = frozenset(("SimplifiedLayerNormalization",))  # written under ONNX's own domain
 
@@ -158,6 +191,8 @@ RULES: Mapping[str, Callable[[NodeRewriter], None]] = {
     "DynamicQuantizeLSTM": _lower_quantized_lstm,
     "EmbedLayerNormalization": lower_embed_layer_norm,
     "FastGelu": _fast_gelu,
+    "FusedConv": _unfuse_activation,
+    "FusedGemm": _unfuse_activation,
     "FusedMatMul": _lower_fused_matmul,
     "Gelu": _gelu,
     "GroupQueryAttention": lower_contrib_attention.grouped_query_attention,

@@ -290,3 +290,31 @@ def test_an_lstm_with_quantised_weights(tmp_path: Path, kind: str, per_unit: boo
         np.testing.assert_allclose(
             ours, theirs, atol=1 / 64
         )  # onnxruntime rounds inputs and states to 8 bits
+
+
+@pytest.mark.parametrize(
+    ("activation", "numbers"),
+    [("Relu", []), ("LeakyRelu", [0.3]), ("Clip", [-0.5, 2.0]), ("HardSigmoid", [0.25, 0.4]), ("Tanh", [])],
+)
+def test_a_convolution_fused_with_a_sum_and_an_activation(
+    tmp_path: Path, activation: str, numbers: list[float]
+) -> None:
+    attributes = {"activation": activation, "pads": [1, 1, 1, 1], "domain": "com.microsoft"}
+    attributes |= {"activation_params": numbers} if numbers else {}
+    given = ["x", "w", "b", *(["z"] if activation == "Relu" else [])]
+    fed = {name: drawn(1, 4, 5, 5) for name in ("x", "z") if name in given}
+    known = {"w": drawn(4, 4, 3, 3), "b": drawn(4)}
+    same(written(tmp_path, helper.make_node("FusedConv", given, ["y"], **attributes), fed, known), fed)
+
+
+def test_a_product_fused_with_an_activation(tmp_path: Path) -> None:
+    attributes = {"activation": "LeakyRelu", "activation_alpha": 0.3, "transB": 1, "domain": "com.microsoft"}
+    node = helper.make_node("FusedGemm", ["x", "w", "b"], ["y"], **attributes)
+    fed = {"x": drawn(3, 5)}
+    same(written(tmp_path, node, fed, {"w": drawn(4, 5), "b": drawn(4)}), fed)
+
+
+def test_an_activation_that_is_not_known_is_named(tmp_path: Path) -> None:
+    node = helper.make_node("FusedGemm", ["x", "w"], ["y"], activation="Swirl", domain="com.microsoft")
+    with pytest.raises(InvalidModel, match="FusedGemm has the activation Swirl"):
+        load_network(written(tmp_path, node, {"x": drawn(3, 5)}, {"w": drawn(5, 4)}))
