@@ -9,8 +9,10 @@ from typing import Any
 
 from onnx import ModelProto, NodeProto
 
-from mallorn.graphc.onnx.inline_functions import DOMAINS
 from mallorn.graphc.onnx.unroll_loops import inner_graphs, names_read
+
+
+_LONG_DOMAIN = "ai.onnx"  # another name for ONNX's own domain, which has the name ""
 
 
 class Cycle(ValueError):
@@ -31,8 +33,8 @@ def normalize(model: ModelProto) -> None:
 
 def _shorten_domains(entries: Iterable[Any]) -> None:
     for entry in entries:
-        if entry.domain in DOMAINS:
-            entry.ClearField("domain")
+        if entry.domain == _LONG_DOMAIN:
+            entry.domain = ""
 
 
 def _sort(nodes: MutableSequence[NodeProto]) -> None:

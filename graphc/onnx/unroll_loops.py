@@ -15,7 +15,7 @@ _WHERE_TAKES_ALL_TYPES = 9  # the first opset
 
 
 class Unknown(Exception):
-    """Raised if a condition or a loop's length is unknown, or the unrolled loop too long."""
+    """Raised if a condition, body or loop length is unknown, or the unrolled loop too long."""
 
 
 def unroll(walk: Any, node: NodeProto) -> bool:
@@ -134,8 +134,10 @@ def _scan(walk: Any, node: NodeProto) -> None:
 
 
 def _graph_attribute(node: NodeProto, name: str) -> GraphProto:
-    graph: GraphProto = next(attribute.g for attribute in node.attribute if attribute.name == name)
-    return graph
+    graphs: list[GraphProto] = [attribute.g for attribute in node.attribute if attribute.name == name]
+    if not graphs:
+        raise Unknown
+    return graphs[0]
 
 
 def _add_known_constant(walk: Any, node: NodeProto, name: str, value: Any) -> str:
