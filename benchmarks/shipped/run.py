@@ -21,7 +21,10 @@ from mallorn.core.errors import InvalidModel
 from mallorn.graphc.export.compare_with_onnxruntime import errors_against_onnxruntime
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.subprocesses.errors import ChildError, ChildTimeout
+from mallorn.workers.tvm.network.check_onnx_model import read_model
 from mallorn.workers.tvm.network.graph_recipes import TUNED
+from mallorn.workers.tvm.network.outside_nodes import describe_outside_nodes, find_outside_nodes
+from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
 from mallorn.workers.whole_model.interleaved_timing import time_interleaved
 
 ROOT: Final = Path(__file__).parents[2]
@@ -58,7 +61,18 @@ def import_file(file: ShippedFile, folder: Path, graphs: ModelCompiler) -> dict[
     except ChildError as error:
         outcome, message = REFUSED, error.message
     seconds = round(time.monotonic() - started_sec, 1)
-    return {"outcome": outcome, "message": message[:300], "seconds": seconds}
+    row = {"outcome": outcome, "message": message[:300], "seconds": seconds}
+    return row if outcome == COMES_IN else row | {"outside": _outside(file, folder)}
+
+
+def _outside(file: ShippedFile, folder: Path) -> str:
+    """Return how many nodes of a refused file cannot be imported one by one, and their operators."""
+    shapes = {name: spec["shape"] for name, spec in file.inputs.items()}
+    try:
+        nodes, count = find_outside_nodes(read_model(file.path(folder)), shapes, as_tvm_target(TARGET))
+    except (InvalidModel, ValueError) as error:
+        return f"not divided: {error}"[:300]
+    return describe_outside_nodes(nodes, count)
 
 
 def tune_and_time(
