@@ -52,9 +52,16 @@ def fold(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> ModelProto:
 
     Inputs and outputs keep their order. `shapes` binds free dimensions of inputs to sizes.
     """
+    return fold_with_types(model, shapes)[0]
+
+
+def fold_with_types(
+    model: ModelProto, shapes: Mapping[str, Sequence[int]]
+) -> tuple[ModelProto, Mapping[str, TypeProto]]:
+    """Fold the model; return it, and the types of its tensors that are known, by name."""
     walk = Folding(model, shapes)
     walk.nodes(model.graph.node)
-    return walk.model()
+    return walk.model(), walk.known_types()
 
 
 class Folding:
@@ -148,6 +155,10 @@ class Folding:
     def kept_since(self, mark: int) -> list[NodeProto]:
         """Return the nodes kept since `kept_count` returned this mark."""
         return self._kept[mark:]
+
+    def known_types(self) -> Mapping[str, TypeProto]:
+        """Return the types of tensors that are known, by name."""
+        return self._types
 
     def kept_count(self) -> int:
         """Return the number of nodes kept so far, as a mark for `drop_kept`."""
