@@ -13,6 +13,11 @@ from mallorn.graphc.rnn import scan_function
 
 _PLAIN = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}
 _STATES = {"LSTM": 2, "GRU": 1, "RNN": 1}
+_DEFAULT_NUMBERS = {
+    ("hardsigmoid", "alpha"): 0.2,
+    ("hardsigmoid", "beta"): 0.5,
+    ("leakyrelu", "alpha"): 0.01,
+}
 _SEQUENCE_LENGTHS, _INITIAL, _PEEPHOLES = 4, 5, 7
 
 
@@ -33,7 +38,7 @@ def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> A
     resets_late = kind != "GRU" or bool(attrs.get("linear_before_reset", 0))
     lengths = inputs[_SEQUENCE_LENGTHS]
     known_lengths = constant_array(lengths, params)
-    is_rectified = kind == "RNN" and set(_activations(attrs, kind, len(backwards))) == {"relu"}
+    functions = _activations(kind, attrs, len(backwards))
     scan = scan_function.Scan(
         kind,
         steps=steps,
@@ -42,13 +47,10 @@ def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> A
         backwards=backwards,
         lanes=vector_lanes.lanes(),
         resets_late=resets_late,
-        is_rectified=is_rectified,
+        functions=functions,
         has_lengths=lengths is not None and (known_lengths is None or bool(np.any(known_lengths < steps))),
     )
-    functions = _activations(attrs, scan.kind, len(scan.backwards))
-    defaults = _PLAIN[scan.kind] * len(scan.backwards)
     unsupported = {
-        "activations " + ", ".join(functions): functions != defaults and not scan.is_rectified,
         "a clip": bool(attrs.get("clip")),
         "an input gate that is coupled to the forget gate (input_forget)": bool(attrs.get("input_forget")),
         "peepholes": inputs[_PEEPHOLES] is not None,
@@ -85,8 +87,25 @@ def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> A
     return relax.Tuple([builder.emit(relax.TupleGetItem(results, index)) for index in range(len(result))])
 
 
-def _activations(attrs: Any, kind: str, directions: int) -> tuple[str, ...]:
-    return tuple(map(_lowercase_text, attrs.get("activations", ()))) or _PLAIN[kind] * directions
+def _activations(kind: str, attrs: Any, directions: int) -> tuple[str, ...]:
+    """Return the activations of a layer: names of squashing functions, or expressions. Raises
+    ValueError for others, and if directions have different ones."""
+    names = tuple(map(_lowercase_text, attrs.get("activations", ()))) or _PLAIN[kind] * directions
+    given = {letter: iter(attrs.get(f"activation_{letter}", ())) for letter in ("alpha", "beta")}
+    functions = []
+    for name in names:
+        if name not in (*scan_function.ACTIVATIONS, scan_function.SIGMOID, scan_function.TANH):
+            raise ValueError(f"the {kind} has activations {', '.join(names)}")
+        function = scan_function.ACTIVATIONS.get(name, name)
+        for letter, numbers in given.items():
+            if f"{{{letter}}}" in function:
+                number = next(numbers, _DEFAULT_NUMBERS[name, letter])
+                function = function.replace(f"{{{letter}}}", repr(float(number)))
+        functions.append(function)
+    count = len(names) // directions
+    if functions[:count] * directions != functions:
+        raise ValueError(f"the directions of the {kind} have different activations: {', '.join(names)}")
+    return tuple(functions[:count])
 
 
 def _lowercase_text(value: Any) -> str:

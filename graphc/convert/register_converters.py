@@ -129,7 +129,6 @@ def _left_to_right(operator: Any) -> Callable[[Any, Any, Any, Any], Any]:
 # Activations and n-ary operators. TVM's importer uses clip, select and stack for them, which block a
 # change of layout. A constant comes first in a maximum or minimum where NaN must stay NaN, else second.
 CONVERTERS: dict[str, Convert] = {
-    "BitShift": _bit_shift,
     "Celu": _celu,
     "Elu": lambda _, inputs, attrs, __: _scaled_elu(inputs[0], float(attrs.get("alpha", 1.0)), 1.0),
     "HardSigmoid": _hard_sigmoid,
@@ -139,11 +138,15 @@ CONVERTERS: dict[str, Convert] = {
         CONVERTERS["Sum"](builder, inputs, *others), _number(len(inputs), inputs[0])
     ),
     "Min": _left_to_right(_op.minimum),
-    "NonMaxSuppression": _non_max_suppression,
     "Selu": _selu,
     "Shrink": _shrink,
     "Sum": _left_to_right(_op.add),
     "ThresholdedRelu": _thresholded_relu,
+}
+# Operators that TVM's importer converts to other numbers than ONNX's.
+_CORRECTED: dict[str, Convert] = {
+    "BitShift": _bit_shift,
+    "NonMaxSuppression": _non_max_suppression,
     "TopK": _topk,
 }
 
@@ -174,7 +177,12 @@ def _type(kind: str, convert: Convert) -> type:
 # Our converters replace TVM's.
 _TYPES = {
     kind: _type(kind, convert)
-    for converters in (CONVERTERS, import_lstm_gru_rnn.CONVERTERS, import_quantized_operators.CONVERTERS)
+    for converters in (
+        CONVERTERS,
+        _CORRECTED,
+        import_lstm_gru_rnn.CONVERTERS,
+        import_quantized_operators.CONVERTERS,
+    )
     for kind, convert in converters.items()
 }
 

@@ -11,7 +11,6 @@ from onnx import ModelProto, NodeProto
 
 from mallorn.graphc.onnx.unroll_loops import inner_graphs, names_read
 
-
 _LONG_DOMAIN = "ai.onnx"  # another name for ONNX's own domain, which has the name ""
 
 

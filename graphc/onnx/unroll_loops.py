@@ -110,27 +110,36 @@ def _loop(walk: Any, node: NodeProto) -> None:
 
 def _scan(walk: Any, node: NodeProto) -> None:
     options = {attribute.name: attribute for attribute in node.attribute}
+
+    def numbers(name: str, count: int) -> list[int]:
+        return list(options[name].ints) if name in options else [0] * count
+
     count = options["num_scan_inputs"].i
     states, sequences = node.input[: len(node.input) - count], node.input[len(node.input) - count :]
-    axes = list(options["scan_input_axes"].ints) if "scan_input_axes" in options else [0] * count
-    directions = ("scan_input_directions", "scan_output_directions")
-    is_reversed = any(any(options[name].ints) for name in directions if name in options)
+    outputs = node.output[len(states) :]
+    axes, backwards = numbers("scan_input_axes", count), numbers("scan_input_directions", count)
     steps = walk.size(sequences[0], axes[0])
-    if steps is None or is_reversed:
+    if steps is None:
         raise Unknown
+    places = [
+        _add_known_constant(walk, node, f"step_{step}", np.array(step, "int64")) for step in range(steps)
+    ]
     collected, body = [], _graph_attribute(node, "body")
     for step in range(steps):
-        index_name = _add_known_constant(walk, node, f"step_{step}", np.array(step, "int64"))
         slices = [f"{node.output[0]}_slice_{step}_{index}" for index in range(count)]
-        for name, sequence, axis in zip(slices, sequences, axes, strict=True):
-            walk.node(helper.make_node("Gather", [sequence, index_name], [name], axis=axis))
+        for name, sequence, axis, is_reversed in zip(slices, sequences, axes, backwards, strict=True):
+            place = places[-1 - step if is_reversed else step]
+            walk.node(helper.make_node("Gather", [sequence, place], [name], axis=axis))
         results = _inline_graph(walk, body, f"{node.output[0]}_{step}", [*states, *slices])
         states = results[: len(states)]
         collected.append(results[len(states) :])
     _append_result_copies(walk, node.output, states)
-    outputs = node.output[len(states) :]
-    places = list(options["scan_output_axes"].ints) if "scan_output_axes" in options else [0] * len(outputs)
-    _stack_step_results(walk, outputs, collected, places)
+    turned = numbers("scan_output_directions", len(outputs))
+    rows = [
+        [collected[-1 - step if is_reversed else step][index] for index, is_reversed in enumerate(turned)]
+        for step in range(steps)
+    ]
+    _stack_step_results(walk, outputs, rows, numbers("scan_output_axes", len(outputs)))
 
 
 def _graph_attribute(node: NodeProto, name: str) -> GraphProto:

@@ -31,7 +31,7 @@ class Scan:
     backwards: tuple[bool, ...]  # whether each direction is reversed
     lanes: int
     resets_late: bool = True  # a GRU resets its state after the product, not before
-    is_rectified: bool = False  # an RNN with ReLU instead of a hyperbolic tangent
+    functions: tuple[str, ...] = ()  # of gates, candidates and results, as ONNX orders them
     has_lengths: bool = False  # sequences end earlier: states stay, and results are zero
 
     @property
@@ -141,6 +141,16 @@ for i in T.vectorized({lanes}):
 """
 
 
+# Other activations of `x`, with one or two numbers.
+ACTIVATIONS = {
+    "relu": "T.max({x}, T.float32(0))",
+    "leakyrelu": "T.max({x}, {x} * T.float32({alpha}))",
+    "hardsigmoid": "T.max(T.min({x} * T.float32({alpha}) + T.float32({beta}), T.float32(1)), T.float32(0))",
+    "softsign": "{x} / (T.float32(1) + T.abs({x}))",
+}
+SIGMOID, TANH = "sigmoid", "tanh"
+
+
 def format_layer_body(scan: Any) -> str:
     """Return TVMScript for all steps; `h` is the state, `w` the next state."""
     states = ["h", "w", *(["c"] if scan.kind == "LSTM" else []), *([] if scan.resets_late else ["g"])]
@@ -181,11 +191,11 @@ def _lstm(scan: Any) -> list[str]:
     lines = _sums(scan, "h", range(4))
     for index, ((i, o, f, g), j, _) in enumerate(_list_unit_vectors(scan)):
         cell = f"{f}[i] * c[{j}] + {i}[i] * {g}[i]"
-        lines += [_activate(scan, gate, 1) for gate in (i, o, f)]
-        lines += [_activate(scan, g, 2)]
+        lines += [_activate(scan, gate, 0) for gate in (i, o, f)]
+        lines += [_activate(scan, g, 1)]
         lines += [_vector(scan, f"c[{j}] = {_unless_ended(scan, index // scan.wide, cell, f'c[{j}]')}")]
         lines += [
-            _format_sigmoid_or_tanh(scan, f"c[{j}]", f"w[{j}]", 2),
+            _format_activation(scan, f"c[{j}]", f"w[{j}]", 2),
             _vector(scan, f"w[{j}] = {o}[i] * w[{j}]"),
         ]
     return lines
@@ -195,8 +205,8 @@ def _format_gru_reset_after(scan: Any) -> list[str]:
     """Return the lines of a GRU step that resets the state after its product."""
     lines = _sums(scan, "h", range(3))
     for (z, r, n), j, own in _list_unit_vectors(scan):
-        lines += [_activate(scan, gate, 1) for gate in (z, r)]
-        lines += [_vector(scan, f"{n}[i] = {own} + {r}[i] * {n}[i]"), _activate(scan, n, 2)]
+        lines += [_activate(scan, gate, 0) for gate in (z, r)]
+        lines += [_vector(scan, f"{n}[i] = {own} + {r}[i] * {n}[i]"), _activate(scan, n, 1)]
         lines += [_vector(scan, f"w[{j}] = {n}[i] + {z}[i] * (h[{j}] - {n}[i])")]
     return lines
 
@@ -205,19 +215,16 @@ def _format_gru_reset_before(scan: Any) -> list[list[str]]:
     """Return two lists of lines of a GRU step that resets the state before its product."""
     gates, last = _sums(scan, "h", range(2)), _sums(scan, "g", [2])
     for (z, r, n), j, _ in _list_unit_vectors(scan):
-        gates += [_format_sigmoid_or_tanh(scan, f"{z}[i]", f"w[{j}]", 1), _activate(scan, r, 1)]
+        gates += [_format_activation(scan, f"{z}[i]", f"w[{j}]", 0), _activate(scan, r, 0)]
         gates += [_vector(scan, f"g[{j}] = {r}[i] * h[{j}]")]
-        last += [_activate(scan, n, 2), _vector(scan, f"w[{j}] = {n}[i] + w[{j}] * (h[{j}] - {n}[i])")]
+        last += [_activate(scan, n, 1), _vector(scan, f"w[{j}] = {n}[i] + w[{j}] * (h[{j}] - {n}[i])")]
     return [gates, last]
 
 
 def _rnn(scan: Any) -> list[str]:
     lines = _sums(scan, "h", [0])
     for (a,), j, _ in _list_unit_vectors(scan):
-        if scan.is_rectified:
-            lines.append(_vector(scan, f"w[{j}] = T.max({a}[i], T.float32(0))"))
-        else:
-            lines.append(_format_sigmoid_or_tanh(scan, f"{a}[i]", f"w[{j}]", 2))
+        lines.append(_format_activation(scan, f"{a}[i]", f"w[{j}]", 0))
     return lines
 
 
@@ -276,12 +283,16 @@ def _list_unit_vectors(scan: Any) -> list[tuple[list[str], str, str]]:
     return cells
 
 
-def _activate(scan: Any, gate: str, scale: int) -> str:
-    return _format_sigmoid_or_tanh(scan, f"{gate}[i]", f"{gate}[i]", scale)
+def _activate(scan: Any, gate: str, position: int) -> str:
+    return _format_activation(scan, f"{gate}[i]", f"{gate}[i]", position)
 
 
-def _format_sigmoid_or_tanh(scan: Any, source: str, target: str, scale: int) -> str:
-    """Return lines that apply a sigmoid or, with a scale of 2, a hyperbolic tangent."""
+def _format_activation(scan: Any, source: str, target: str, position: int) -> str:
+    """Return lines that apply the layer's activation at a position of its `functions`."""
+    function = scan.functions[position]
+    if function not in (SIGMOID, TANH):
+        return _vector(scan, f"{target} = {function.replace('{x}', source)}")
+    scale = 1 if function == SIGMOID else 2
     return _SQUASHED.format(
         lanes=scan.lanes, source=source, target=target, scale=scale, less=scale - 1
     ).strip()

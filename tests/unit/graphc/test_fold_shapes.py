@@ -190,7 +190,8 @@ def test_a_loop_within_a_branch_within_a_loop_is_written_out() -> None:
     assert operators(found).count("Add") == 3 * (3 + 1)
 
 
-def test_a_scan_is_written_out() -> None:
+@pytest.mark.parametrize("directions", [{}, {"scan_input_directions": [1]}, {"scan_output_directions": [1]}])
+def test_a_scan_is_written_out(directions: dict[str, list[int]]) -> None:
     body = helper.make_graph(
         [node("Add", ["state", "row"], ["next"]), node("Relu", ["next"], ["seen"])],
         "body",
@@ -206,6 +207,7 @@ def test_a_scan_is_written_out() -> None:
         num_scan_inputs=1,
         scan_input_axes=[1],
         scan_output_axes=[1],
+        **directions,
     )
     found = simple(model([scan], ["y", "all"], weights=start))
     assert operators(found).count("Relu") == 3

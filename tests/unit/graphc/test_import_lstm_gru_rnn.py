@@ -24,6 +24,8 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
     "GRU that resets early": ("GRU", {}),
     "RNN": ("RNN", {}),
     "rectified RNN": ("RNN", {"activations": ["Relu"]}),
+    "LSTM with hard gates": ("LSTM", {"activations": ["HardSigmoid", "Tanh", "Softsign"]}),
+    "GRU with hard gates": ("GRU", {"activations": ["HardSigmoid", "LeakyRelu"]}),
 }
 
 
@@ -91,6 +93,23 @@ def test_sequences_end_at_constant_lengths(tmp_path: Path) -> None:
     same(str(path))
 
 
+def test_numbers_of_activations_are_read_in_order(tmp_path: Path) -> None:
+    activations = ["HardSigmoid", "LeakyRelu", "HardSigmoid"]
+    numbers = {"activation_alpha": [0.3, 0.1, 0.4], "activation_beta": [0.45, 0.6]}
+    same(model(tmp_path, "LSTM", activations=activations, **numbers))
+
+
+def test_directions_with_different_activations_are_refused(tmp_path: Path) -> None:
+    path = model(tmp_path, "RNN", direction="bidirectional", activations=["Relu"])
+    network = onnx.load(path)
+    for attribute in network.graph.node[0].attribute:
+        if attribute.name == "activations":
+            attribute.strings[1] = b"Tanh"
+    onnx.save(network, path)
+    with pytest.raises(InvalidModel, match="directions of the RNN have different activations: relu, tanh"):
+        load_network(path)
+
+
 @pytest.mark.parametrize("kind", GATES)
 def test_a_state_starts_at_zero_and_an_offset_is_none_where_they_are_not_given(
     tmp_path: Path, kind: str
@@ -107,7 +126,7 @@ def test_any_number_of_sequences_and_units_fits(tmp_path: Path, batch: int, hidd
     ("attrs", "words"),
     [
         ({"clip": 1.0}, "a clip"),
-        ({"activations": ["Sigmoid", "Relu", "Tanh"]}, "activations sigmoid, relu, tanh"),
+        ({"activations": ["Sigmoid", "Elu", "Tanh"]}, "activations sigmoid, elu, tanh"),
         ({"input_forget": 1}, "an input gate that is coupled"),
     ],
 )
