@@ -24,8 +24,12 @@ _SEQUENCE_LENGTHS, _INITIAL, _PEEPHOLES = 4, 5, 7
 def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     inputs = first_inputs(inputs, _PEEPHOLES + 1)
     data = inputs[0]
-    weights, recurrent, bias = (constant_array(value, params) for value in inputs[1:4])
-    if weights is None or recurrent is None or (inputs[3] is not None and bias is None):
+    constants = *inputs[1:4], inputs[_PEEPHOLES]
+    weights, recurrent, bias, peepholes = (constant_array(value, params) for value in constants)
+    is_computed = [value is not None for value in constants] != [
+        array is not None for array in (weights, recurrent, bias, peepholes)
+    ]
+    if weights is None or recurrent is None or is_computed:
         raise ValueError(f"the {kind} needs constant weights")
     data_shape = data.ty.shape
     if data_shape is None or not all(isinstance(size, tvm.tirx.IntImm) for size in data_shape):
@@ -48,12 +52,12 @@ def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> A
         lanes=vector_lanes.lanes(),
         resets_late=resets_late,
         functions=functions,
+        has_peepholes=inputs[_PEEPHOLES] is not None,
         has_lengths=lengths is not None and (known_lengths is None or bool(np.any(known_lengths < steps))),
     )
     unsupported = {
         "a clip": bool(attrs.get("clip")),
         "an input gate that is coupled to the forget gate (input_forget)": bool(attrs.get("input_forget")),
-        "peepholes": inputs[_PEEPHOLES] is not None,
     }
     if wrong := [feature for feature, is_used in unsupported.items() if is_used]:
         raise ValueError(f"the {scan.kind} has {wrong[0]}")
@@ -79,6 +83,9 @@ def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> A
     factors += [zeros if value is None else value for value in inputs[_INITIAL:][: _STATES[kind]]]
     if kind == "GRU":
         factors.append(relax.const(scan.pack(state_bias)[0].astype("float32")))
+    if peepholes is not None:  # of input, output and forget gate; candidates have none
+        gates = np.pad(peepholes, ((0, 0), (0, scan.units)))[:, :, None]
+        factors.append(relax.const(scan.pack(gates)[0].astype("float32")))
     if scan.has_lengths:
         factors.append(builder.emit(relax.op.astype(lengths, "float32")))
     result = [relax.TensorType(shape, "float32") for shape in scan.results.values()]

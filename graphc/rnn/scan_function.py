@@ -32,6 +32,7 @@ class Scan:
     lanes: int
     resets_late: bool = True  # a GRU resets its state after the product, not before
     functions: tuple[str, ...] = ()  # of gates, candidates and results, as ONNX orders them
+    has_peepholes: bool = False  # an LSTM whose gates see the cell
     has_lengths: bool = False  # sequences end earlier: states stay, and results are zero
 
     @property
@@ -78,6 +79,8 @@ class Scan:
             shapes["C"] = state
         if self.kind == "GRU":
             shapes["O"] = self.packed
+        if self.has_peepholes:
+            shapes["P"] = self.packed
         if self.has_lengths:
             shapes["L"] = (self.batch,)
         return shapes
@@ -118,7 +121,7 @@ def _region(scan: Scan, name: str, shape: tuple[int, ...]) -> str:
             places[1:3] = [rows, direction]
         case "Y":
             places[1:3] = [direction, rows]
-        case "R" | "O":
+        case "R" | "O" | "P":
             places[0] = direction
         case "L":
             places[0] = rows
@@ -191,14 +194,24 @@ def _lstm(scan: Any) -> list[str]:
     lines = _sums(scan, "h", range(4))
     for index, ((i, o, f, g), j, _) in enumerate(_list_unit_vectors(scan)):
         cell = f"{f}[i] * c[{j}] + {i}[i] * {g}[i]"
-        lines += [_activate(scan, gate, 0) for gate in (i, o, f)]
+        vector = index % scan.wide * scan.gates
+        if scan.has_peepholes:  # gates see the cell: the output gate its next state
+            lines += [_look_at_cell(scan, gate, vector + place, j) for place, gate in ((0, i), (2, f))]
+        early = (i, f) if scan.has_peepholes else (i, o, f)
+        lines += [_activate(scan, gate, 0) for gate in early]
         lines += [_activate(scan, g, 1)]
         lines += [_vector(scan, f"c[{j}] = {_unless_ended(scan, index // scan.wide, cell, f'c[{j}]')}")]
+        if scan.has_peepholes:
+            lines += [_look_at_cell(scan, o, vector + 1, j), _activate(scan, o, 0)]
         lines += [
             _format_activation(scan, f"c[{j}]", f"w[{j}]", 2),
             _vector(scan, f"w[{j}] = {o}[i] * w[{j}]"),
         ]
     return lines
+
+
+def _look_at_cell(scan: Any, gate: str, number: int, cell: str) -> str:
+    return _vector(scan, f"{gate}[i] = {gate}[i] + P[vd, b, {number}, i] * c[{cell}]")
 
 
 def _format_gru_reset_after(scan: Any) -> list[str]:

@@ -38,6 +38,7 @@ def model(
     state: bool = True,
     bias: bool = True,
     lengths: bool = False,
+    peepholes: bool = False,
     **attrs: Any,
 ) -> str:
     """A network of one layer; sequences have an input for their lengths if `lengths`."""
@@ -50,10 +51,12 @@ def model(
         "r": (count, gates * hidden, hidden),
     }
     shapes |= {"b": (count, 2 * gates * hidden)} if bias else {}
+    shapes |= {"p": (count, 3 * hidden)} if peepholes else {}
     states = ["h", "c"][: 2 if kind == "LSTM" else 1] if state else []
     shapes |= dict.fromkeys(states, (count, batch, hidden))
     weights = {name: rng.uniform(-0.5, 0.5, shape).astype("float32") for name, shape in shapes.items()}
     given = ["x", "w", "r", "b" if bias else "", "n" if lengths else "", *states]
+    given += [*["" for _ in range(7 - len(given))], "p"] if peepholes else []
     results = ["y", "yh", *(["yc"] if kind == "LSTM" else [])]
     node = helper.make_node(kind, given, results, hidden_size=hidden, **attrs)
     sizes = {"y": [STEPS, count, batch, hidden]} | {name: [count, batch, hidden] for name in results[1:]}
@@ -91,6 +94,12 @@ def test_sequences_end_at_constant_lengths(tmp_path: Path) -> None:
     del network.graph.input[1]
     onnx.save(network, path := tmp_path / "constant.onnx")
     same(str(path))
+
+
+@pytest.mark.parametrize("lengths", [None, [5, 1, 3, 4]])
+def test_gates_see_the_cell_through_peepholes(tmp_path: Path, lengths: Any) -> None:
+    attrs = {"direction": "bidirectional", "peepholes": True, "lengths": lengths is not None}
+    same(model(tmp_path, "LSTM", **attrs), lengths=lengths)
 
 
 def test_numbers_of_activations_are_read_in_order(tmp_path: Path) -> None:
