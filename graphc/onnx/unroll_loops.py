@@ -69,6 +69,7 @@ def _compute_both_branches(walk: Any, node: NodeProto) -> None:
             branches.append(names)
         else:
             walk.drop_kept(start)
+            walk.impossible_count = impossible_count
     if not branches or any(walk.divides_integers(inner) for inner in walk.kept_since(mark)):
         raise Unknown
     for names in zip(*branches, strict=True):

@@ -301,6 +301,17 @@ def test_a_branch_that_cannot_run_with_the_input_sizes_is_never_taken() -> None:
     assert operators(simplify_onnx_model(given, {})) == ["Conv", "Identity"]
 
 
+def test_an_inner_branch_that_cannot_run_leaves_its_outer_branch_possible() -> None:
+    given = convolving_branches((), node("Squeeze", ["x"], ["e"], axes=[1]))
+    inner = given.graph.node[0]
+    inner.output[0] = "z"
+    then = helper.make_graph([inner], "t", [], [info("z")])
+    other = helper.make_graph([node("Neg", ["x"], ["n"])], "e", [], [info("n")])
+    given.graph.node[0].CopyFrom(node("If", ["c"], ["y"], then_branch=then, else_branch=other))
+    given.opset_import[0].version = 12
+    assert {"Conv", "Neg", "Where"} <= set(operators(simplify_onnx_model(given, {})))
+
+
 def test_a_branch_that_divides_integers_is_not_computed_beside_the_other() -> None:
     then = helper.make_graph([node("Div", ["x", "d"], ["t"])], "t", [], [info("t", None, INT64)])
     other = helper.make_graph([node("Neg", ["x"], ["e"])], "e", [], [info("e", None, INT64)])
