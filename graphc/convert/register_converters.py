@@ -85,7 +85,7 @@ def _shrink(builder: Any, inputs: Any, attrs: Any, _: Any) -> Any:
 def _topk(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     # TVM reads the count from an attribute before opset 11, but in opset 10 it is an input.
     convert = onnx_frontend.TopK._impl_v1 if "k" in attrs else onnx_frontend.TopK._impl_v11
-    return convert(builder, inputs, attrs, params)
+    return convert(builder, inputs, {**attrs, "sorted": 1}, params)  # sorted=0 allows any order
 
 
 def _non_max_suppression(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:

@@ -333,6 +333,17 @@ def _cast_topk_integers(form: NodeRewriter) -> None:
         form.write("Cast", f"{wide}/largest", name=values, to=kind)
 
 
+def _compress(form: NodeRewriter) -> None:
+    """Lower a Compress with a constant condition to a Gather of what is kept."""
+    condition, data, axis = form.value(1), form.node.input[0], form.attribute("axis", None)
+    if condition is None:
+        return
+    if axis is None:
+        data = form.write("Reshape", data, form.integers(-1))
+    places = form.integers(*np.flatnonzero(condition))
+    form.write("Gather", data, places, axis=axis or 0, name=form.node.output[0])
+
+
 def _make_axis_positive(form: NodeRewriter) -> None:
     """Count a negative axis from the front; TVM refuses it before opset 11."""
     sizes, axis = form.sizes(0), form.attribute("axis", 0)
@@ -353,6 +364,7 @@ _RULES: Mapping[str, Callable[[NodeRewriter], None]] = {
     "ArgMin": _make_axis_positive,
     "BatchNormalization": _require_inference_batch_norm,
     "Col2Im": lower_col2im,
+    "Compress": _compress,
     "ConvTranspose": _resolve_conv_transpose_padding,
     "DFT": dft_and_resize_to_matmul.replace_dft,
     "Dropout": _dropout,

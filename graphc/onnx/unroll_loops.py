@@ -11,7 +11,7 @@ from mallorn.graphc.onnx import sequences_to_tensors
 KINDS = ("If", "Loop", "Scan")
 # Loops may add at most so many nodes to a model.
 UNROLLED = 10_000
-_WHERE_TAKES_ALL_TYPES = 9  # the first opset
+_WHERE_TAKES_ALL_TYPES = _SCAN_WITHOUT_BATCH = 9  # the first opset
 
 
 class Unknown(Exception):
@@ -120,7 +120,7 @@ def _scan(walk: Any, node: NodeProto) -> None:
     outputs = node.output[len(states) :]
     axes, backwards = numbers("scan_input_axes", count), numbers("scan_input_directions", count)
     steps = walk.size(sequences[0], axes[0])
-    if steps is None:
+    if steps is None or walk.opset < _SCAN_WITHOUT_BATCH:
         raise Unknown
     places = [
         _add_known_constant(walk, node, f"step_{step}", np.array(step, "int64")) for step in range(steps)

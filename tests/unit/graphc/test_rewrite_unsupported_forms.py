@@ -24,6 +24,8 @@ RIGHT = [
     "test_bitshift_right_uint16",
     "test_celu",
     "test_col2im_dilations",
+    "test_compress_default_axis",
+    "test_compress_negative_axis",
     "test_col2im_pads",
     "test_col2im_strides",
     "test_convtranspose_output_shape",
@@ -107,6 +109,15 @@ def test_integers_that_tvm_does_not_sort_are_sorted_as_int64(dtype: str, tmp_pat
     largest = run(load_network(path).mod, values)
     assert largest.dtype == dtype
     assert largest.tolist() == [[np.iinfo(dtype).max, 7]]
+
+
+def test_the_largest_numbers_in_any_order_are_sorted(tmp_path: Path) -> None:
+    node, values = (
+        helper.make_node("TopK", ["x", "count"], ["largest", "i"], sorted=0),
+        np.float32([[3, 9, 7]]),
+    )
+    path = saved(tmp_path / "m.onnx", [node], {"x": values}, {"largest": [1, 2]}, count=[2])
+    assert run(load_network(path).mod, values).tolist() == [[9, 7]]
 
 
 def test_sorting_uint64_is_refused_with_what_to_do() -> None:
