@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.subprocesses.errors import ChildError, ChildTimeout
 from mallorn.workers.tvm.network.check_onnx_model import read_model
 from mallorn.workers.tvm.network.graph_recipes import TUNED
-from mallorn.workers.tvm.network.outside_nodes import describe_outside_nodes, find_outside_nodes
+from mallorn.workers.tvm.network.outside_nodes import divide
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
 from mallorn.workers.whole_model.interleaved_timing import time_interleaved
 
@@ -69,10 +70,12 @@ def _outside(file: ShippedFile, folder: Path) -> str:
     """Return how many nodes of a refused file cannot be imported one by one, and their operators."""
     shapes = {name: spec["shape"] for name, spec in file.inputs.items()}
     try:
-        nodes, count = find_outside_nodes(read_model(file.path(folder)), shapes, as_tvm_target(TARGET))
+        parts = divide(read_model(file.path(folder)), shapes, as_tvm_target(TARGET))
     except (InvalidModel, ValueError) as error:
         return f"not divided: {error}"[:300]
-    return describe_outside_nodes(nodes, count)
+    names = Counter(each.node.op_type for each in parts.outside).most_common()
+    inside = [len(region.graph.node) for region in parts.regions]
+    return f"regions of {inside} nodes; outside: {', '.join(f'{times} {name}' for name, times in names)}"
 
 
 def tune_and_time(

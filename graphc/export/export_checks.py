@@ -76,6 +76,7 @@ def read_manifest(directory: Path) -> Any:
         manifest = json.loads((directory / "manifest.json").read_text())
         return {
             "input_shapes": {},
+            "region": None,
             "input_ranges": {},
             "dynamic": None,
             **manifest,

@@ -1,16 +1,17 @@
 """Divide an ONNX graph into regions, which are compiled, and nodes that stay in onnxruntime."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, numpy_helper, save
 
-from mallorn.graphc.onnx.fold_shapes import SIZES, sizes_of
+from mallorn.graphc.onnx import inline_functions, read_with_weights_on_disk
+from mallorn.graphc.onnx.fold_shapes import SIZES, fold_with_types, sizes_of
 from mallorn.graphc.onnx.unroll_loops import names_read
 
-UNSIZED = "the size of {name!r} is known only when the model runs"
-TEXT = "{name!r} is text"
+UNSIZED = "the size of its tensors is known only when the model runs"
+TEXT = "it takes or makes text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,49 @@ def partition(
     )
 
 
+def cut(
+    model: ModelProto,
+    shapes: Mapping[str, Sequence[int]],
+    inputs: Collection[str],
+    outputs: Collection[str],
+) -> ModelProto:
+    """Return the region of a model with these input shapes that lies between these tensors.
+    Raises ValueError if the model has none."""
+    folded, types = fold_with_types(inline_functions.inline(model), shapes)
+    between, needed = [], set(outputs).difference(inputs)
+    for node in reversed(folded.graph.node):
+        if not needed.isdisjoint(node.output):
+            between.append(node)
+            needed |= names_read(node).difference(inputs)
+    region = TypedGraph(folded, types).model_of(between[::-1])
+    ends = [[value.name for value in values] for values in (region.graph.input, region.graph.output)]
+    if ends != [list(inputs), list(outputs)]:
+        raise ValueError("it has no part between the tensors that the schedules name")
+    return region
+
+
+def write_region(region: ModelProto, path: str) -> None:
+    """Write a region as an ONNX file that holds its weights."""
+    read_with_weights_on_disk.embed_weights(region)
+    save(region, path)
+
+
+def work_of(region: ModelProto) -> float:
+    """Estimate the operations of a region: for weights, those of a product of matrices of these sizes."""
+    sizes = {
+        value.name: float(prod(sizes_of(value.type) or (0,)))
+        for value in (*region.graph.input, *region.graph.value_info, *region.graph.output)
+    }
+    weights = {tensor.name: float(prod(tensor.dims)) for tensor in region.graph.initializer}
+    total = 0.0
+    for node in region.graph.node:
+        data = max((sizes.get(name, 0.0) for name in (*node.input, *node.output)), default=0.0)
+        weight = max((weights[name] for name in node.input if name in weights), default=1.0)
+        result = max((sizes.get(name, 0.0) for name in node.output), default=0.0)
+        total += max(data, (data * weight * result) ** 0.5)
+    return total
+
+
 def _depths(nodes: Sequence[NodeProto], outside: Mapping[int, str]) -> list[int]:
     """Return for each node how often the longest way to it enters or leaves the outside.
 
@@ -96,9 +140,9 @@ class TypedGraph:
             if name and name not in self._constants:
                 kind = self._types.get(name)
                 if sizes_of(kind) is None:
-                    return UNSIZED.format(name=name)
+                    return UNSIZED
                 if kind is not None and kind.tensor_type.elem_type == TensorProto.STRING:
-                    return TEXT.format(name=name)
+                    return TEXT
         return None
 
     def model_of(self, nodes: Sequence[NodeProto]) -> ModelProto:

@@ -80,6 +80,18 @@ def read_tensor(tensor: TensorProto) -> Any:
     return numbers if wide == "uint8" else ((numbers ^ 8).view("int8") - 8)
 
 
+def embed_weights(model: ModelProto) -> None:
+    """Read the weights that a model refers to on disk into the model."""
+    for tensor in _get_all_tensors(model):
+        if tensor.data_location == TensorProto.EXTERNAL:
+            place = {entry.key: entry.value for entry in tensor.external_data}
+            with Path(place["location"]).open("rb") as file:
+                file.seek(int(place["offset"]))
+                tensor.raw_data = file.read(int(place["length"]))
+            tensor.ClearField("external_data")
+            tensor.ClearField("data_location")
+
+
 def _split(view: memoryview) -> tuple[bytes, bytes, list[tuple[bytes, int, int]]]:
     """Split a model file into fields outside the graph, the graph, and its large weights.
 

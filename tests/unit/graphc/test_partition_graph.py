@@ -110,11 +110,11 @@ def test_nodes_beside_the_outside_join_the_region_before_it() -> None:
     assert [len(region.graph.node) for region in parts.regions] == [3, 1]
 
 
-def test_what_has_no_size_before_the_model_runs_stays_outside_with_its_name() -> None:
+def test_what_has_no_size_before_the_model_runs_stays_outside() -> None:
     parts = in_parts([node("NonZero", ["x"], ["places"]), node("Abs", ["places"], ["y"])])
     assert parts.regions == ()
     assert [each.reason for each in parts.outside] == [
-        "the size of 'places' is known only when the model runs"
+        "the size of its tensors is known only when the model runs"
     ] * 2
 
 
@@ -124,7 +124,7 @@ def test_texts_stay_outside() -> None:
     graph.output[0].name = "y"
     model = helper.make_model(graph)
     (outside,) = partition(model, types_of(model), lambda _: None).outside
-    assert outside.reason == "'x' is text"
+    assert outside.reason == "it takes or makes text"
 
 
 def test_equal_nodes_are_asked_about_once() -> None:
