@@ -151,10 +151,8 @@ struct Region {
       outputs[spec.name] = &spec;
       if (inputs.count(spec.name) != 0) continue;  // passed on
       int64_t producer = graph.Producer(spec.name);
-      if (producer >= 0) {
-        region.CompareSizes(graph, spec, library, false);
-        pending.push_back(static_cast<size_t>(producer));
-      } else if (!graph.IsOutput(spec.name)) {
+      if (producer >= 0) pending.push_back(static_cast<size_t>(producer));
+      if (producer < 0 && !graph.IsOutput(spec.name)) {
         throw Refused("onnxruntime's graph does not compute its output " + spec.name);
       }
     }
@@ -200,6 +198,9 @@ struct Region {
       if (region.inputs.count(spec.name) == 0 && std::count(spec.shape.begin(), spec.shape.end(), kFree) != 0) {
         throw Refused("onnxruntime's graph does not read its input " + spec.name);
       }
+    }
+    for (const auto& [name, spec] : outputs) {
+      if (graph.Producer(name) >= 0 && inputs.count(name) == 0) region.CompareSizes(graph, *spec, library, false);
     }
     region.CheckClosed(graph, outputs);
     const std::vector<std::string>& all = graph.inputs();
