@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -45,6 +46,21 @@ inline std::string NameOf(const ort::Api& api, const ort::ValueInfo* info) {
   const char* name = "";
   if (info != nullptr) Check(api, api.GetValueInfoName(info, &name));
   return name;
+}
+
+// The sizes of a tensor; kFree where they are free.
+inline void ReadSizes(const ort::Api& api, const ort::TensorInfo* info, std::vector<int64_t>* sizes) {
+  size_t rank = 0;
+  Check(api, api.GetDimensionsCount(info, &rank));
+  sizes->resize(rank);
+  Check(api, api.GetDimensions(info, sizes->data(), rank));
+}
+
+inline void ReadSizes(const ort::Api& api, const ort::Value* value, std::vector<int64_t>* sizes) {
+  ort::TensorInfo* info = nullptr;
+  Check(api, api.GetTensorTypeAndShape(value, &info));
+  std::unique_ptr<ort::TensorInfo, void (*)(ort::TensorInfo*)> owner(info, api.ReleaseTensorTypeAndShapeInfo);
+  ReadSizes(api, info, sizes);
 }
 
 struct GraphNode {
@@ -101,18 +117,12 @@ class GraphView {
     if (found != values_.end()) Check(api_, api_.GetValueInfoTypeInfo(found->second, &type));
     const ort::TensorInfo* tensor = nullptr;
     if (type != nullptr) Check(api_, api_.CastTypeInfoToTensorInfo(type, &tensor));
-    if (tensor != nullptr) ReadTensorInfo(api_, tensor, &spec);
+    if (tensor == nullptr) return spec;
+    int element = 0;
+    Check(api_, api_.GetTensorElementType(tensor, &element));
+    spec.dtype = TypeName(element);
+    ReadSizes(api_, tensor, &spec.shape);
     return spec;
-  }
-
-  static void ReadTensorInfo(const ort::Api& api, const ort::TensorInfo* info, TensorSpec* spec) {
-    int type = 0;
-    size_t rank = 0;
-    Check(api, api.GetTensorElementType(info, &type));
-    Check(api, api.GetDimensionsCount(info, &rank));
-    spec->dtype = TypeName(type);
-    spec->shape.resize(rank);
-    Check(api, api.GetDimensions(info, spec->shape.data(), rank));
   }
 
  private:

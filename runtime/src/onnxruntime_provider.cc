@@ -82,6 +82,17 @@ std::shared_ptr<LoadedLibrary> Load(const LibraryFile& file, int threads) {
   return library;
 }
 
+// Copies a result to memory that onnxruntime allocates.
+void CopyOutput(const ort::Api& api, ort::KernelContext* context, size_t index, const void* data, ffi::ShapeView sizes,
+                DLDataType type) {
+  ort::Value* value = nullptr;
+  void* into = nullptr;
+  Check(api, api.KernelContext_GetOutput(context, index, sizes.data(), sizes.size(), &value));
+  Check(api, api.GetTensorMutableData(value, &into));
+  size_t bytes = ffi::GetDataSize(static_cast<size_t>(sizes.Product()), type);
+  if (bytes != 0) std::memcpy(into, data, bytes);
+}
+
 // A model in onnxruntime alone, for calls with sizes that a library does not take. Created by the first such call.
 class Fallback {
  public:
@@ -92,7 +103,9 @@ class Fallback {
     if (env_ != nullptr) api_.ReleaseEnv(env_);
   }
 
-  void Run(const std::vector<std::string>& inputs, const std::vector<std::string>& outputs, ort::KernelContext* context) {
+  // Computes the outputs, which have these types by name.
+  void Run(const std::vector<std::string>& inputs, const std::vector<std::string>& outputs,
+           const std::vector<DLDataType>& types, ort::KernelContext* context) {
     Create();
     std::vector<const char*> input_names, output_names;
     std::vector<const ort::Value*> values(inputs.size());
@@ -114,25 +127,12 @@ class Fallback {
     Check(api_, api_.Run(session_, nullptr, input_names.data(), values.data(), values.size(), output_names.data(),
                          output_names.size(), results.data()));
     for (size_t i = 0; i < results.size(); ++i) {
-      TensorSpec spec = ReadSpec(api_, results[i]);
-      ort::Value* into = nullptr;
-      void *from_data = nullptr, *into_data = nullptr;
-      Check(api_, api_.KernelContext_GetOutput(context, i, spec.shape.data(), spec.shape.size(), &into));
-      Check(api_, api_.GetTensorMutableData(results[i], &from_data));
-      Check(api_, api_.GetTensorMutableData(into, &into_data));
-      size_t count = 1;
-      for (int64_t size : spec.shape) count *= static_cast<size_t>(size);
-      std::memcpy(into_data, from_data, ffi::GetDataSize(count, ffi::StringToDLDataType(spec.dtype)));
+      std::vector<int64_t> sizes;
+      ReadSizes(api_, results[i], &sizes);
+      void* data = nullptr;
+      Check(api_, api_.GetTensorMutableData(results[i], &data));
+      CopyOutput(api_, context, i, data, {sizes.data(), sizes.size()}, types[i]);
     }
-  }
-
-  static TensorSpec ReadSpec(const ort::Api& api, const ort::Value* value) {
-    TensorSpec spec;
-    ort::TensorInfo* info = nullptr;
-    Check(api, api.GetTensorTypeAndShape(value, &info));
-    std::unique_ptr<ort::TensorInfo, void (*)(ort::TensorInfo*)> owner(info, api.ReleaseTensorTypeAndShapeInfo);
-    GraphView::ReadTensorInfo(api, info, &spec);
-    return spec;
   }
 
  private:
@@ -181,6 +181,8 @@ struct Machine {
   ffi::Function main;
   std::vector<ffi::Tensor> arguments;
   std::vector<Buffer> copies;
+  std::vector<std::vector<int64_t>> sizes;  // of the inputs
+  std::vector<void*> data;
 };
 
 class Provider;
@@ -193,7 +195,12 @@ class Kernel : public ort::ComputeInfo {
   void Compute(ort::KernelContext* context);
 
  private:
+  // A machine for one call; it goes back to the idle ones, unless the call fails.
   std::unique_ptr<Machine> Take();
+  void PutBack(std::unique_ptr<Machine> machine) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    idle_.push_back(std::move(machine));
+  }
   bool TakesSizes(const std::vector<std::vector<int64_t>>& shapes, std::string* reason) const;
 
   Provider* provider_;
@@ -433,14 +440,19 @@ std::unique_ptr<Machine> Kernel::Take() {
   machine->main = library_->CreateMain();
   machine->arguments.resize(file_.inputs.size());
   machine->copies.resize(file_.inputs.size());
+  machine->data.resize(file_.inputs.size());
+  for (const TensorSpec& spec : file_.inputs) machine->sizes.push_back(spec.shape);
   return machine;
 }
 
 // Returns whether the library computes inputs of these sizes; a free size that no name bounds is not checked.
 bool Kernel::TakesSizes(const std::vector<std::vector<int64_t>>& shapes, std::string* reason) const {
+  auto is_whole = [&](size_t i) { return shapes[i] == file_.inputs[i].shape; };
+  size_t wrong = 0;
+  while (wrong < shapes.size() && is_whole(wrong)) ++wrong;
+  if (wrong == shapes.size()) return true;
   std::map<std::string, int64_t> sizes;
   bool is_right = true;
-  size_t wrong = 0;
   for (size_t i = 0; i < shapes.size(); ++i) {
     const TensorSpec& spec = file_.inputs[i];
     bool fits = shapes[i].size() == spec.shape.size();
@@ -458,7 +470,7 @@ bool Kernel::TakesSizes(const std::vector<std::vector<int64_t>>& shapes, std::st
       for (size_t end; !terms.empty(); terms.erase(0, end == std::string::npos ? end : end + 3)) {
         end = terms.find(" + ");
         auto size = sizes.find(terms.substr(0, end));
-        if (size == sizes.end()) total = shapes[i][k] - (1LL << 40);  // unknown
+        if (size == sizes.end()) total = -(1LL << 60);  // unknown: not compared
         if (size != sizes.end()) total += size->second;
       }
       is_right = file_.inputs[i].shape[k] != kFree || total < 0 || total == shapes[i][k];
@@ -485,20 +497,18 @@ bool Kernel::TakesSizes(const std::vector<std::vector<int64_t>>& shapes, std::st
 void Kernel::Compute(ort::KernelContext* context) {
   const ort::Api& api = provider_->api;
   const size_t count = file_.inputs.size();
-  std::vector<std::vector<int64_t>> shapes(count);
-  std::vector<void*> data(count, nullptr);
+  std::unique_ptr<Machine> machine = Take();
+  std::vector<void*>& data = machine->data;
   for (size_t i = 0; i < count; ++i) {
-    if (inputs_[i] < 0) {  // no node reads it, so any numbers will do
-      shapes[i] = file_.inputs[i].shape;
-      continue;
-    }
+    data[i] = nullptr;
+    if (inputs_[i] < 0) continue;  // no node reads it, so any numbers will do
     const ort::Value* value = nullptr;
     Check(api, api.KernelContext_GetInput(context, static_cast<size_t>(inputs_[i]), &value));
-    shapes[i] = Fallback::ReadSpec(api, value).shape;
+    ReadSizes(api, value, &machine->sizes[i]);
     Check(api, api.GetTensorMutableData(const_cast<ort::Value*>(value), &data[i]));
   }
   std::string reason;
-  if (!TakesSizes(shapes, &reason)) {
+  if (!TakesSizes(machine->sizes, &reason)) {
     if (fallback_ == nullptr) throw Refused(reason + ": tune the model for these sizes, or a range (--dynamic)");
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -508,14 +518,16 @@ void Kernel::Compute(ort::KernelContext* context) {
       }
       has_warned_ = true;
     }
-    return fallback_->Run(input_names_, output_names_, context);
+    PutBack(std::move(machine));
+    std::vector<DLDataType> types;
+    for (size_t output : outputs_) types.push_back(ffi::StringToDLDataType(file_.outputs[output].dtype));
+    return fallback_->Run(input_names_, output_names_, types, context);
   }
-  std::unique_ptr<Machine> machine = Take();
   std::vector<ffi::AnyView> arguments;
   for (size_t i = 0; i < count; ++i) {
     const TensorSpec& spec = file_.inputs[i];
     ffi::Tensor& tensor = machine->arguments[i];
-    if (!tensor.defined() || !file_.ranges.empty()) tensor = Wrap(nullptr, shapes[i], spec.dtype);
+    if (!tensor.defined() || !file_.ranges.empty()) tensor = Wrap(nullptr, machine->sizes[i], spec.dtype);
     if (data[i] == nullptr || reinterpret_cast<uintptr_t>(data[i]) % kAlignment != 0) {
       size_t bytes = ffi::GetDataSize(tensor.numel(), tensor.dtype());
       void* copy = machine->copies[i].Get(bytes);
@@ -532,14 +544,9 @@ void Kernel::Compute(ort::KernelContext* context) {
   ffi::Array<ffi::Tensor> results = single ? ffi::Array<ffi::Tensor>{*single} : result.cast<ffi::Array<ffi::Tensor>>();
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const ffi::Tensor& tensor = results[static_cast<int64_t>(outputs_[i])];
-    ort::Value* value = nullptr;
-    void* into = nullptr;
-    Check(api, api.KernelContext_GetOutput(context, i, tensor.shape().data(), tensor.shape().size(), &value));
-    Check(api, api.GetTensorMutableData(value, &into));
-    std::memcpy(into, tensor.data_ptr(), ffi::GetDataSize(tensor.numel(), tensor.dtype()));
+    CopyOutput(api, context, i, tensor.data_ptr(), tensor.shape(), tensor.dtype());
   }
-  std::lock_guard<std::mutex> lock(mutex_);
-  idle_.push_back(std::move(machine));
+  PutBack(std::move(machine));
 }
 
 class PluginFactory : public ort::Factory {
