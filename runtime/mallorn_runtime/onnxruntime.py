@@ -28,6 +28,7 @@ if tuple(map(int, onnxruntime.__version__.split(".")[:2])) < OLDEST:
 LIBRARY: Final = PACKAGE / "lib" / "libmallorn_onnxruntime.so"
 PROVIDER: Final = "MallornExecutionProvider"
 ENTRY: Final = f"ep.{PROVIDER.lower()}."  # how onnxruntime names a provider's options
+SPINNING: Final = "session.intra_op.allow_spinning"
 LIBRARIES: Final = ("model.so", "regions/*.so", "*/model.so", "*/regions/*.so")
 _lock: Final = Lock()
 
@@ -72,6 +73,8 @@ def session_options(
     elif model is not None:
         entries["model"] = str(Path(model).absolute())
     result = _Options() if options is None else options
+    if options is None:  # idle threads of onnxruntime would slow the libraries' down
+        result.add_session_config_entry(SPINNING, "0")
     if threads := result.intra_op_num_threads:
         entries["threads"] = str(min(threads, MOST_THREADS))
     result.add_provider_for_devices([_find_device()], entries)
