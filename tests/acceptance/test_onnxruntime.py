@@ -272,7 +272,8 @@ def test_a_program_in_cpp_uses_the_provider_of_the_wheel(
     assert "lib/libmallorn_onnxruntime.so" in cmake.read_text()
     (tmp_path / "program.cc").write_text(PROGRAM)
     (shared,) = (packages / "onnxruntime" / "capi").glob("libonnxruntime.so.*")
-    includes = [f"-I{ROOT / 'runtime' / 'src'}", f"-Wl,-rpath,{shared.parent}"]
+    (tmp_path / "libonnxruntime.so.1").symlink_to(shared)
+    includes = [f"-I{ROOT / 'runtime' / 'src'}", f"-Wl,-rpath,{tmp_path}"]
     command = [str(CPP), "-std=c++17", str(tmp_path / "program.cc"), str(shared), *includes]
     subprocess.run([*command, "-o", str(tmp_path / "program")], check=True)
     alone = onnxruntime.InferenceSession(example.path)
