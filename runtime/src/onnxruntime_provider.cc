@@ -37,14 +37,19 @@ struct Options {
   int threads = 0;     // 0: as many as the model was tuned for
 };
 
-// A digest of a file, computed once for all sessions of this process.
+// What changes when a file is replaced; empty if there is none.
+std::vector<int64_t> IdentityOf(const std::string& path) {
+  struct stat status;
+  if (stat(path.c_str(), &status) != 0) return {};
+  return {int64_t(status.st_dev), int64_t(status.st_ino), int64_t(status.st_size), int64_t(status.st_mtim.tv_sec),
+          int64_t(status.st_mtim.tv_nsec)};
+}
+
+// A digest of a file, computed once for all sessions of this process; empty if it cannot be read.
 std::string DigestOf(const std::string& path) {
   static std::mutex mutex;
   static std::map<std::string, std::pair<std::vector<int64_t>, std::string>> known;
-  struct stat status;
-  if (stat(path.c_str(), &status) != 0) return "";
-  std::vector<int64_t> identity = {int64_t(status.st_dev), int64_t(status.st_ino), int64_t(status.st_size),
-                                   int64_t(status.st_mtim.tv_sec), int64_t(status.st_mtim.tv_nsec)};
+  const std::vector<int64_t> identity = IdentityOf(path);
   std::lock_guard<std::mutex> lock(mutex);
   auto& [of, digest] = known[path];
   if (of != identity || digest.empty()) digest = Sha256::OfFile(path);
@@ -53,32 +58,39 @@ std::string DigestOf(const std::string& path) {
 }
 
 // The library of a file, which all sessions share while one has it. A file that was replaced is loaded by another
-// name, because the loader knows libraries by their path.
-std::shared_ptr<LoadedLibrary> Load(const LibraryFile& file, int threads) {
+// name, because the loader knows libraries by their path. `warning` is set if the library has other threads.
+std::shared_ptr<LoadedLibrary> Load(const LibraryFile& file, int threads, std::string* warning) {
+  struct Known {
+    std::vector<int64_t> identity;
+    std::weak_ptr<LoadedLibrary> library;
+    int threads = 0;
+  };
   static std::mutex mutex;
-  static std::map<std::string, std::pair<std::string, std::weak_ptr<LoadedLibrary>>> known;
-  static std::map<std::string, int> threads_of;
-  const std::string path = fs::canonical(file.path).string(), digest = DigestOf(path);
+  static std::map<std::string, Known> all;
+  const std::string path = fs::canonical(file.path).string();
   std::lock_guard<std::mutex> lock(mutex);
-  auto& [of, loaded] = known[path];
-  std::shared_ptr<LoadedLibrary> library = of == digest ? loaded.lock() : nullptr;
+  Known& known = all[path];
+  const std::vector<int64_t> identity = IdentityOf(path);
+  std::shared_ptr<LoadedLibrary> library = known.identity == identity ? known.library.lock() : nullptr;
   if (library == nullptr) {
-    std::string name = path;
-    fs::path folder;
-    if (!of.empty() && of != digest) {
-      std::string made = (fs::temp_directory_path() / "mallorn-XXXXXX").string();
-      if (mkdtemp(&made[0]) == nullptr) throw Refused("no folder can be made in " + fs::temp_directory_path().string());
-      folder = made;
-      name = (folder / "model.so").string();
+    std::string name = path, folder;
+    if (!known.identity.empty() && known.identity != identity) {
+      folder = (fs::temp_directory_path() / "mallorn-XXXXXX").string();
+      if (mkdtemp(&folder[0]) == nullptr) throw Refused("no folder can be made for " + folder);
+      name = folder + "/model.so";
       fs::create_symlink(path, name);
     }
     library = std::make_shared<LoadedLibrary>(file, name);
     if (!folder.empty()) fs::remove_all(folder);
-    of = digest;
-    loaded = library;
-    threads_of.erase(path);
+    known = {identity, library, 0};
   }
-  if (threads != 0 && threads_of.emplace(path, threads).second) library->SetThreads(threads);
+  if (threads != 0 && known.threads != 0 && known.threads != threads) {
+    *warning = file.path + " runs on " + std::to_string(known.threads) +
+               " threads, as another session of this process has set them";
+  } else if (threads != 0 && known.threads == 0) {
+    library->SetThreads(threads);
+    known.threads = threads;
+  }
   return library;
 }
 
@@ -190,8 +202,8 @@ class Provider;
 // A region that a library computes in a session.
 class Kernel : public ort::ComputeInfo {
  public:
-  Kernel(Provider* provider, const LibraryFile& file, std::vector<std::string> inputs, std::vector<std::string> outputs,
-         const std::string& fallback);
+  Kernel(Provider* provider, const LibraryFile& file, std::shared_ptr<LoadedLibrary> library,
+         std::vector<std::string> inputs, std::vector<std::string> outputs, const std::string& fallback);
   void Compute(ort::KernelContext* context);
 
  private:
@@ -249,6 +261,7 @@ class Provider : public ort::Ep {
  private:
   struct Claimed {
     LibraryFile file;
+    std::shared_ptr<LoadedLibrary> library;
     std::string fallback;
     std::set<std::string> outputs;
   };
@@ -346,8 +359,12 @@ class Provider : public ort::Ep {
                      ": the model takes sizes that it does not; fix them with add_free_dimension_override_by_name";
           continue;
         }
-        Claim(*view, file, region, fallback, support);
-        taken.insert(nodes.begin(), nodes.end());
+        try {
+          Claim(*view, file, region, fallback, support);
+          taken.insert(nodes.begin(), nodes.end());
+        } catch (const std::exception& error) {
+          reasons += (reasons.empty() ? "" : "; ") + file.path + ": " + error.what();
+        }
       }
       if (found.empty() && strangers != 0 && reasons.empty()) {
         throw Refused("none of the " + std::to_string(strangers) + " libraries in " + options.directory +
@@ -364,8 +381,11 @@ class Provider : public ort::Ep {
 
   void Claim(const GraphView& view, const LibraryFile& file, const Region& region, const std::string& fallback,
              ort::GraphSupport* support) {
+    std::string warning;
+    Claimed claimed{file, Load(file, options.threads, &warning), fallback, {}};
+    claimed.library->CreateMain();  // fails if the runtime lacks a function that it calls
+    if (!warning.empty()) Log(ort::kWarning, "Mallorn: " + warning);
     std::vector<const ort::Node*> nodes;
-    Claimed claimed{file, fallback, {}};
     for (size_t index : region.nodes) {
       nodes.push_back(view.nodes()[index].node);
       claimed.outputs.insert(view.nodes()[index].outputs.begin(), view.nodes()[index].outputs.end());
@@ -383,7 +403,7 @@ class Provider : public ort::Ep {
     for (auto* info : List(api, fused, api.Node_GetNumOutputs, api.Node_GetOutputs)) outputs.push_back(NameOf(api, info));
     for (const Claimed& claimed : claimed_) {
       if (!outputs.empty() && claimed.outputs.count(outputs[0]) != 0) {
-        return new Kernel(this, claimed.file, inputs, outputs, claimed.fallback);
+        return new Kernel(this, claimed.file, claimed.library, inputs, outputs, claimed.fallback);
       }
     }
     throw Refused("onnxruntime fused nodes that no library of Mallorn computes");
@@ -394,14 +414,14 @@ class Provider : public ort::Ep {
   std::vector<Claimed> claimed_;
 };
 
-Kernel::Kernel(Provider* provider, const LibraryFile& file, std::vector<std::string> inputs,
-               std::vector<std::string> outputs, const std::string& fallback)
+Kernel::Kernel(Provider* provider, const LibraryFile& file, std::shared_ptr<LoadedLibrary> library,
+               std::vector<std::string> inputs, std::vector<std::string> outputs, const std::string& fallback)
     : ort::ComputeInfo{},
       provider_(provider),
       file_(file),
       input_names_(std::move(inputs)),
       output_names_(std::move(outputs)),
-      library_(Load(file, provider->options.threads)) {
+      library_(std::move(library)) {
   version = ort::kVersion;
   CreateState = [](ort::ComputeInfo* self, ort::NodeComputeContext*, void** state) -> ort::Status* {
     *state = self;

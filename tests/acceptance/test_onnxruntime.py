@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,7 +26,9 @@ from tests.fixtures.wheel import copy_distribution, pip
 
 _ = libraries  # the fixture
 OTHER_VERSIONS: Final = ("1.23.2", "1.24.4", "1.32.0")
-SUPPRESSED: Final = "race:libtvm_runtime.so\n"  # built without the sanitizer, which cannot see its fences
+# The two innermost frames of an access in a report. Others are in onnxruntime and TVM, which are built
+# without the sanitizer, so that it cannot see what orders them.
+ACCESS: Final = re.compile(r"#[01] .*(?:runtime/src|mallorn_runtime\.h).*")
 PREPARE: Final = """
 import gc, json, os, sys, threading
 sys.path.append(sys.argv.pop())
@@ -177,11 +180,10 @@ def test_ten_threads_call_at_once_under_sanitizers(
     options = ["-g", "-O1", f"-fsanitize={checks}", "-fno-sanitize-recover=undefined"]
     compile_provider(tmp_path / "checked.so", *options)
     path = subprocess.run([str(CPP), f"-print-file-name={preloaded}"], capture_output=True, text=True).stdout
-    (tmp_path / "suppressed").write_text(SUPPRESSED)
     env = {
         "LD_PRELOAD": path.strip(),
         "ASAN_OPTIONS": "detect_leaks=0",
-        "TSAN_OPTIONS": f"suppressions={tmp_path / 'suppressed'}",
+        "TSAN_OPTIONS": "exitcode=0",
         "PYTHONPATH": str(ROOT / "runtime"),
     }
     for name in ("mlp", "range"):
@@ -191,6 +193,7 @@ def test_ten_threads_call_at_once_under_sanitizers(
         done = subprocess.run(command, env=os.environ | env, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[-4000:]
         assert done.stdout == "[]\n"
+        assert not ACCESS.search(done.stderr), done.stderr[-4000:]
 
 
 @pytest.mark.long

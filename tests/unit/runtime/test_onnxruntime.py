@@ -228,6 +228,23 @@ def test_files_that_are_no_libraries_are_left(whole: Path, tmp_path: Path, warne
     assert "is no library of Mallorn" in warned()
 
 
+def test_a_library_that_calls_what_the_runtime_lacks_is_left(
+    whole: Path, tmp_path: Path, warned: Warned
+) -> None:
+    from tvm import relax
+
+    export_region(
+        tmp_path / "tuned" / "model.so",
+        {"x": (4, 8)},
+        {"y": (4, 8)},
+        lambda x: relax.call_dps_packed("no.such.function", [x], relax.TensorType((4, 8), "float32")),
+        {"model": whole},
+    )
+    session = ours(whole, tmp_path / "tuned")
+    np.testing.assert_allclose(session.run(None, {"x": X})[0], alone(whole, x=X)[0])
+    assert "no.such.function" in warned()
+
+
 def test_weights_that_callers_may_replace_are_no_constants(tmp_path: Path, warned: Warned) -> None:
     network = onnx_network(NODES, {"x": [4, 8], "w": W}, {"y": [4, 8]}, w=W)
     onnx.save(network, model := tmp_path / "model.onnx")
@@ -486,7 +503,7 @@ def test_a_library_that_was_replaced_is_loaded_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("order", ["after", "before"])
-def test_the_provider_has_as_many_threads_as_the_session(whole: Path, order: str) -> None:
+def test_the_provider_has_as_many_threads_as_the_session(whole: Path, order: str, warned: Warned) -> None:
     if order == "after":
         options = mallorn.session_options(whole.parent / "tuned")
         options.intra_op_num_threads = 1
@@ -498,6 +515,12 @@ def test_the_provider_has_as_many_threads_as_the_session(whole: Path, order: str
     assert options.get_session_config_entry(f"{mallorn.ENTRY}threads") == "1"
     session = onnxruntime.InferenceSession(whole, options)
     np.testing.assert_array_equal(session.run(None, {"x": X})[0], X + 100)
+    warned()
+    options = mallorn.session_options(whole.parent / "tuned")
+    options.intra_op_num_threads = 2
+    other = onnxruntime.InferenceSession(whole, options)
+    np.testing.assert_array_equal(other.run(None, {"x": X})[0], X + 100)
+    assert "runs on 1 threads, as another session of this process has set them" in warned()
 
 
 def test_a_folder_without_libraries_is_refused(tmp_path: Path) -> None:
