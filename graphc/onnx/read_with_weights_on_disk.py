@@ -33,19 +33,8 @@ class Missing(ValueError):
 def read(path: str | Path) -> ModelProto:
     """Read and normalize a model; large weights stay on disk. Raises ``DecodeError``,
     OSError, Missing or Cycle."""
-    file, model = Path(path).absolute(), ModelProto()
-    with (
-        file.open("rb") as stream,
-        mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data,
-        memoryview(data) as view,
-    ):
-        try:
-            other_fields, graph, weights = _split(view)
-        except protobuf_fields.NoMessage:
-            model.ParseFromString(view)  # raises an error that says what is wrong
-            return model
-    model.ParseFromString(other_fields)
-    model.graph.ParseFromString(graph)
+    file = Path(path).absolute()
+    model, weights = _parse(file)
     for tensor in _get_all_tensors(model):
         if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
             _resolve_data(tensor, file)
@@ -55,6 +44,12 @@ def read(path: str | Path) -> ModelProto:
         _refer(tensor, file, start, size)
     normalize(model)
     return model
+
+
+def list_weight_files(path: Path) -> list[str]:
+    """Return the names of the files next to a model that hold weights. Raises ``DecodeError``."""
+    places = [tensor.external_data for tensor in _get_all_tensors(_parse(path)[0])]
+    return sorted({entry.value for place in places for entry in place if entry.key == "location"})
 
 
 def patch_tensor_reader(read_array: Callable[[TensorProto], Any]) -> None:
@@ -90,6 +85,24 @@ def embed_weights(model: ModelProto) -> None:
                 tensor.raw_data = file.read(int(place["length"]))
             tensor.ClearField("external_data")
             tensor.ClearField("data_location")
+
+
+def _parse(file: Path) -> tuple[ModelProto, list[tuple[bytes, int, int]]]:
+    """Return a model without its large weights, and these as `_split` does."""
+    model = ModelProto()
+    with (
+        file.open("rb") as stream,
+        mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        memoryview(data) as view,
+    ):
+        try:
+            other_fields, graph, weights = _split(view)
+        except protobuf_fields.NoMessage:
+            model.ParseFromString(view)  # raises an error that says what is wrong
+            return model, []
+    model.ParseFromString(other_fields)
+    model.graph.ParseFromString(graph)
+    return model, weights
 
 
 def _split(view: memoryview) -> tuple[bytes, bytes, list[tuple[bytes, int, int]]]:
