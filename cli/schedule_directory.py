@@ -141,12 +141,13 @@ def local_model(
         readable = tuple((str(path), READ) for path in (room, *model_files, *exported.compile_input_files))
         env = {"TVM_NUM_THREADS": str(count), **search_env}
         with ModelCompiler(env=env, room=folder, others=readable) as graphs:
-            path = file.absolute()
-            if (region := manifest.region) is not None:
-                graphs.cut_region(str(path), manifest.input_shapes, region, str(folder / REGION))
-                path = folder / REGION
+            path, source, region = file.absolute(), None, manifest.region
+            if region is not None:
+                source, path = path, folder / REGION
+                graphs.cut_region(str(source), manifest.input_shapes, region, str(path))
             yield WholeModel(
                 path=path,
+                source=source,
                 target=exported.target,
                 recipe=manifest.recipe,
                 input_shapes={} if region else manifest.input_shapes,

@@ -123,7 +123,7 @@ def compile_with_records(
         manifest,
         compile_network.input_specs(model, manifest["input_shapes"]),
         library_metadata.output_specs(model, manifest),
-        {"model": Path(args.model), "schedules": Path(directory, RECORDS[1])},
+        {"model": Path(onnx_file), "source": Path(args.model), "schedules": Path(directory, RECORDS[1])},
     )
     scheduled_mod = compile_network.apply_schedules(
         mods, manifest["dynamic"], manifest["recipe"]["after"], target, directory

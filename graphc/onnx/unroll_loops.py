@@ -72,8 +72,8 @@ def _compute_both_branches(walk: Any, node: NodeProto) -> None:
             walk.impossible_count = impossible_count
     if not branches or any(walk.divides_integers(inner) for inner in walk.kept_since(mark)):
         raise Unknown
-    for names in zip(*branches, strict=True):
-        types = {walk.typed_sizes(name) for name in names}
+    for results in zip(*branches, strict=True):
+        types = {walk.typed_sizes(name) for name in results}
         if None in types or len(types) > 1 or walk.opset < _WHERE_TAKES_ALL_TYPES:
             raise Unknown
     if len(branches) == 1:

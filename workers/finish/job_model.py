@@ -75,12 +75,13 @@ class JobModel:
     @classmethod
     def of(cls, stage: LeasedStage, graphs: ModelCompiler, folder: StageFolder, idle: IdleEngines) -> Self:
         """Return the job's model as it was imported, with its files in `folder`."""
-        path, region = stage.copy_model_files(folder.path), stage.graph_report.region
+        path, region, source = stage.copy_model_files(folder.path), stage.graph_report.region, None
         if region is not None:
-            whole, path = path, folder.compiler_folder / REGION
-            graphs.cut_region(str(whole), stage.options.input_shapes, region, str(path))
+            source, path = path, folder.compiler_folder / REGION
+            graphs.cut_region(str(source), stage.options.input_shapes, region, str(path))
         whole_model = WholeModel(
             path=path,
+            source=source,
             target=stage.target,
             recipe=stage.graph_report.recipe,
             input_shapes=largest_shapes(stage),

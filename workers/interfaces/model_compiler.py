@@ -248,11 +248,13 @@ class ModelCompiler(Child):
         input_shapes: Shapes,
         dynamic: Dynamic | None = None,
         manifest: Manifest | None = None,
+        source_path: str | None = None,
     ) -> Compiled:
         """Run the recipe's graph passes, apply the schedules, embed weights in the
         schedules' layouts and export `out_so`. With `dynamic`, the model is compiled for
         each size to tune, and the library serves all sizes. Its metadata are from
-        `manifest`. Raises NotFound; for CUDA KernelRefused, HostFault without a compiler."""
+        `manifest`, and name the ONNX file `source_path` that a region is cut from. Raises
+        NotFound; for CUDA KernelRefused, HostFault without a compiler."""
 
     @method(limit_sec=3600.0)
     def explain_kernels(
