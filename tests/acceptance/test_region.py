@@ -13,10 +13,13 @@ from onnx import helper
 
 from mallorn import Job
 from mallorn_runtime import Session
+from tests.acceptance.test_onnxruntime import PREPARE, packages
 from tests.fixtures.command_line import mallorn
 from tests.fixtures.onnx_network import onnx_network
+from tests.fixtures.runtime_wheel import run_python
 from tests.fixtures.service import JOB_SEC, Service
 
+_ = packages  # the fixture
 SIDE = 64
 node = helper.make_node
 
@@ -87,3 +90,40 @@ def test_the_exported_script_cuts_the_same_part(folder: Path, model: Path, tmp_p
     assert done.returncode == 0, done.stderr
     region = json.loads((folder / "manifest.json").read_text())["region"]
     assert [spec.name for spec in Session(library).outputs] == region["outputs"] == ["b", "c"]
+
+
+SIZES_FIXED = (
+    PREPARE
+    + """
+options = mallorn.session_options(sys.argv[2])
+options.add_free_dimension_override_by_name("n", int(sys.argv[5]))
+session = onnxruntime.InferenceSession(sys.argv[1], options)
+with np.load(sys.argv[3]) as inputs:
+    outputs = session.run(None, dict(inputs))
+np.savez(sys.argv[4], *outputs)
+"""
+)
+
+
+@pytest.mark.parametrize(("count", "is_compiled"), [(2, True), (3, False)])
+def test_onnxruntime_runs_the_unchanged_file_with_the_library_where_the_sizes_are_those(
+    folder: Path,
+    model: Path,
+    runtime_python: Path,
+    packages: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    count: int,
+    is_compiled: bool,
+) -> None:
+    x = np.random.default_rng(2).standard_normal((count, SIDE, SIDE)).astype("float32")
+    np.savez(tmp_path / "inputs.npz", x=x)
+    words = model, folder, tmp_path / "inputs.npz", tmp_path / "outputs.npz", count, packages
+    capfd.readouterr()
+    run_python(runtime_python, SIZES_FIXED, *map(str, words))
+    assert ("Mallorn leaves" not in capfd.readouterr().err) == is_compiled
+    with np.load(tmp_path / "outputs.npz") as outputs:
+        determinants, hidden = outputs["arr_0"], outputs["arr_1"]
+    expected = onnxruntime.InferenceSession(str(model)).run(None, {"x": x})
+    np.testing.assert_allclose(determinants, expected[0], rtol=1e-2)
+    np.testing.assert_allclose(hidden, expected[1], rtol=1e-4, atol=1e-5)
