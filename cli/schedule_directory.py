@@ -128,7 +128,7 @@ def local_model(
     Engines run on `threads` threads, by default as many as the target has cores.
     """
     with require_packages("worker", "onnx", "tvm"):
-        from mallorn.workers.interfaces.model_compiler import ModelCompiler
+        from mallorn.workers.interfaces.model_compiler import REGION, ModelCompiler
         from mallorn.workers.sandbox.landlock import READ
         from mallorn.workers.whole_model.compiled_model import WholeModel
     count = threads or exported.target.num_cores
@@ -141,11 +141,16 @@ def local_model(
         readable = tuple((str(path), READ) for path in (room, *model_files, *exported.compile_input_files))
         env = {"TVM_NUM_THREADS": str(count), **search_env}
         with ModelCompiler(env=env, room=folder, others=readable) as graphs:
+            path, source, region = file.absolute(), None, manifest.region
+            if region is not None:
+                source, path = path, folder / REGION
+                graphs.cut_region(str(source), manifest.input_shapes, region, str(path))
             yield WholeModel(
-                path=file.absolute(),
+                path=path,
+                source=source,
                 target=exported.target,
                 recipe=manifest.recipe,
-                input_shapes=manifest.input_shapes,
+                input_shapes={} if region else manifest.input_shapes,
                 input_ranges=manifest.input_ranges,
                 dynamic=manifest.dynamic,
                 graphs=graphs,

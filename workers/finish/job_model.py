@@ -18,7 +18,7 @@ from mallorn.workers.finish.step_log import StepLog
 from mallorn.workers.host.background_load import run_load_programs
 from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.host.host_memory import is_large
-from mallorn.workers.interfaces.model_compiler import Compiled, ModelCompiler, Tuned
+from mallorn.workers.interfaces.model_compiler import REGION, Compiled, ModelCompiler, Tuned
 from mallorn.workers.measure.tracked_devices import of_class, shares_locks
 from mallorn.workers.process.leased_stage import LeasedStage, StageFolder
 from mallorn.workers.sandbox.untrusted_files import copy_out
@@ -75,8 +75,13 @@ class JobModel:
     @classmethod
     def of(cls, stage: LeasedStage, graphs: ModelCompiler, folder: StageFolder, idle: IdleEngines) -> Self:
         """Return the job's model as it was imported, with its files in `folder`."""
+        path, region, source = stage.copy_model_files(folder.path), stage.graph_report.region, None
+        if region is not None:
+            source, path = path, folder.compiler_folder / REGION
+            graphs.cut_region(str(source), stage.options.input_shapes, region, str(path))
         whole_model = WholeModel(
-            path=stage.copy_model_files(folder.path),
+            path=path,
+            source=source,
             target=stage.target,
             recipe=stage.graph_report.recipe,
             input_shapes=largest_shapes(stage),

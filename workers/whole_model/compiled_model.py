@@ -95,6 +95,7 @@ class WholeModel:
     path: Path
     target: Target
     recipe: StoredRecipe
+    source: Path | None = None  # the ONNX file, if `path` is a region of it
     input_shapes: Shapes  # the largest of a range
     input_ranges: Ranges
     graphs: ModelCompiler
@@ -126,6 +127,7 @@ class WholeModel:
                 input_shapes=self.input_shapes,
                 dynamic=self.dynamic,
                 manifest=manifest,
+                source_path=None if self.source is None else str(self.source),
             )
 
     def compile_untuned(self, library: Path) -> Untuned:
