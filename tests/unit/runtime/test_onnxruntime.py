@@ -228,6 +228,41 @@ def test_files_that_are_no_libraries_are_left(whole: Path, tmp_path: Path, warne
     assert "is no library of Mallorn" in warned()
 
 
+@pytest.mark.parametrize(("read", "words"), [("a", ""), ("x", "only a subgraph reads its input x")])
+def test_a_condition_is_taken_whole_unless_its_body_alone_reads_an_input(
+    tmp_path: Path, read: str, words: str, warned: Warned
+) -> None:
+    ends = [helper.make_tensor_value_info(name, 1, [4, 8]) for name in ("yes", "no")]
+    bodies = [
+        helper.make_graph([node(operator, [read], [end.name])], end.name, [], [end])
+        for operator, end in zip(("Neg", "Exp"), ends, strict=True)
+    ]
+    nodes = [
+        node("Abs", ["w"] if read == "x" else ["x"], ["a"]),
+        node("ReduceMax", ["a"], ["most"], keepdims=0),
+        node("Cast", ["most"], ["chosen"], to=9),
+        node("If", ["chosen"], ["y"], then_branch=bodies[0], else_branch=bodies[1]),
+    ]
+    network = onnx_network(nodes, {"x": [4, 8], "w": [8]} if words else {"x": [4, 8]}, {"y": [4, 8]})
+    onnx.save(network, model := tmp_path / "model.onnx")
+    from tvm import relax
+
+    given = {"x": (4, 8), "w": (8,)} if words else {"x": (4, 8)}
+    export_region(
+        tmp_path / "tuned" / "model.so",
+        given,
+        {"y": (4, 8)},
+        lambda x, *_: relax.op.add(x, relax.const(np.float32(100))),
+        {"model": model},
+    )
+    inputs = {"x": X, "w": W} if words else {"x": X}
+    expected = alone(model, **inputs)[0] if words else X + 100
+    np.testing.assert_allclose(ours(model, tmp_path / "tuned").run(None, inputs)[0], expected, rtol=1e-6)
+    said = warned()
+    assert words in said
+    assert bool(said) is bool(words)
+
+
 def test_a_library_that_calls_what_the_runtime_lacks_is_left(
     whole: Path, tmp_path: Path, warned: Warned
 ) -> None:
