@@ -24,7 +24,7 @@ from mallorn.workers.process.leased_stage import LeasedStage, StageFolder
 from mallorn.workers.sandbox.untrusted_files import copy_out
 from mallorn.workers.whole_model.compiled_model import IdleEngines, WholeModel
 from mallorn.workers.whole_model.device_engine import DevicePool
-from mallorn.workers.whole_model.engines import Engines
+from mallorn.workers.whole_model.engines import TUNED, Engines
 
 KERNELS_SEC: Final = 1.5
 LARGEST_RECORDS: Final = 1 << 30  # bytes of a file of records
@@ -180,6 +180,17 @@ class JobModel:
                 with self.lock_host_for_timing() as is_alone, run_load_programs(programs):
                     times = list(engines.kernel_times(seconds).values())
         return TimedBuilds(builds, times, is_alone)
+
+    def check_alone(self, library: Path) -> bool:
+        """Run a CPU's library as a program with `mallorn_runtime` does, and compare its outputs
+        with those of the tuned model's engine. Return True. Raises what
+        `WholeModel.check_alone` and `place_or_fail` raise."""
+        whole_model = place_or_fail(self).whole_model
+        if whole_model.target.is_cpu and whole_model.device_pool is None:
+            outputs = whole_model.outputs_file(TUNED)
+            is_comparable = self.stage.graph_report.dynamic is None and outputs.exists()
+            whole_model.check_alone(library, outputs if is_comparable else None)
+        return True
 
     @contextmanager
     def engines_of(self, builds: Mapping[str, TunedModel]) -> Iterator[Engines]:

@@ -55,6 +55,11 @@ class Engine(Child):
         """Run the model once, write the outputs in order and return their number. For a
         quantised model in onnxruntime, the outputs are those of its unfused operators."""
 
+    @method(limit_sec=RUN_TIMEOUT_SEC)
+    def run_alone(self, library: str, inputs_npz: str, outputs_npz: str) -> int:
+        """Run a library once with TVM's runtime library only, as `mallorn_runtime` does, and
+        save its outputs. The process must be new, because other methods load the rest of TVM."""
+
     @method(limit_sec=60.0)
     def time_probes(self, folder: str, probes: Sequence[Probe]) -> list[Slice]:
         """Run a library's probes on this host; return the shortest slice of each."""

@@ -1,9 +1,11 @@
 """Main module of the child process that loads one model in one engine and times it."""
 
+import ctypes
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
+from importlib.metadata import distribution
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -26,6 +28,7 @@ from mallorn.workers.tvm.sessions.time_probes import time_probes_here
 WARM_UP_CALLS: Final = 2
 ROUGH_CALLS: Final = 20
 LONG_CALL_US: Final = 100_000.0  # one call of a slow model warms it well enough
+_POOLED: Final = 2  # the allocator of `mallorn_runtime`
 _methods: dict[str, Callable[..., Any]] = {}  # run, outputs and kernels of the loaded model
 
 
@@ -107,9 +110,31 @@ def time_kernels(seconds: float) -> dict[str, float]:
 
 
 def save_outputs(outputs_npz: str) -> int:
-    results = _methods["outputs"]()
-    np.savez(outputs_npz, **{f"output_{index}": array for index, array in enumerate(results)})
-    return len(results)
+    return _save(outputs_npz, _methods["outputs"]())
+
+
+def _save(path: str, results: Iterable[Any]) -> int:
+    arrays = {f"output_{index}": array for index, array in enumerate(results)}
+    np.savez(path, **arrays)
+    return len(arrays)
+
+
+def run_alone(library: str, inputs_npz: str, outputs_npz: str) -> int:
+    import tvm_ffi
+
+    folder = Path(str(distribution("apache-tvm").locate_file("tvm")))
+    ctypes.CDLL(str(folder / "lib" / "libtvm_runtime.so"), ctypes.RTLD_GLOBAL)
+    cpu = tvm_ffi.device("cpu", 0)
+    allocate = tvm_ffi.get_global_func("runtime.TVMTensorAllocWithScope")
+    machine = tvm_ffi.load_module(library)["vm_load_executable"]()
+    machine["vm_initialization"](int(cpu.dlpack_device_type()), 0, _POOLED)
+    args = []
+    for array in _arrays(inputs_npz).values():
+        args.append(allocate(tvm_ffi.Shape(array.shape), tvm_ffi.dtype(str(array.dtype)), cpu, None))
+        np.from_dlpack(args[-1])[...] = array
+    result = machine["main"](*args)
+    results = [result] if isinstance(result, tvm_ffi.Tensor) else list(result)
+    return _save(outputs_npz, map(np.from_dlpack, results))
 
 
 def _run_for_outputs() -> list[Any]:
@@ -133,6 +158,7 @@ ANSWERS: Final = (
     Engine.time_bursts.make_handler(time_bursts),
     Engine.time_kernels.make_handler(time_kernels),
     Engine.save_outputs.make_handler(save_outputs),
+    Engine.run_alone.make_handler(run_alone),
     Engine.time_probes.make_handler(time_probes_here),
 )
 

@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, Protocol, Self
 
+from mallorn.core.errors import InvalidModel
 from mallorn.core.targets import Target
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe
@@ -35,6 +36,7 @@ from mallorn.workers.whole_model.interleaved_timing import KernelRacer
 # An export's script has another limit: it compares only with onnxruntime, which sums in another order.
 LARGEST_ERROR: Final = {"float32": 1e-4, **LARGEST_ERROR_ROUNDED}
 SEED: Final = 0
+ALONE: Final = "alone"  # a process with nothing of TVM but its runtime library
 ONNXRUNTIME: Final = "onnxruntime"  # the only engine that needs no library
 
 
@@ -196,6 +198,27 @@ class WholeModel:
         if library is None:
             return engine.load_onnxruntime.begin(str(self.path), str(self.inputs_file), self.threads)
         return engine.load_library.begin(str(library), self.target.text, str(self.inputs_file))
+
+    def check_alone(self, library: Path, outputs: Path | None = None) -> None:
+        """Run a library as a program does that has only TVM's runtime library, in a process of
+        its own. Raises ChildError if it cannot run so, InvalidModel if its outputs are not
+        those of the file `outputs`."""
+        engine = Engine(
+            env={"TVM_NUM_THREADS": str(self.threads), **self.env},
+            name="runtime",
+            room=self._own_folder(ALONE),
+            others=() if self.room is None else tuple((str(path), READ) for path in (self.room, *self.reads)),
+        )
+        own_outputs = (self._own_folder(ALONE) or self.folder) / f"{ALONE}-outputs.npz"
+        try:
+            engine.run_alone(str(library), str(self.inputs_file), str(own_outputs))
+        finally:
+            engine.kill()
+        error = 0.0 if outputs is None else self.compute_output_error(own_outputs, outputs)
+        if not error <= self.accepted_error():
+            raise InvalidModel(
+                f"in a process of its own it computes something else: relative error {error:.1e}"
+            )
 
     def release_device(self) -> None:
         if self.device_pool is not None and self.device_pool.runner.alive:
