@@ -1,4 +1,4 @@
-"""Sorts as loops: the order of numpy's stable sort, along any axis and of any type, without TVM's functions."""
+"""Sorts as loops give the order of numpy's stable sort, along any axis and of any type."""
 
 from collections.abc import Mapping
 from typing import Any
