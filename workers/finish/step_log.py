@@ -15,6 +15,7 @@ from pydantic import ConfigDict
 
 from mallorn.core.errors import LeaseLost, MallornError, StorageFull
 from mallorn.core.values.finish_report import FinishReport, SkippedStep, StepSeconds
+from mallorn.workers.interfaces.whole_model_engine import WrongImport
 from mallorn.workers.process.leased_stage import LeasedStage
 from mallorn.workers.subprocesses.errors import ChildCrashed, suggest_next_step
 from mallorn.workers.subprocesses.shutdown import STOP
@@ -58,10 +59,11 @@ class StepLog:
 
     def attempt(self, step: str, work: Callable[[], T]) -> T | None:
         """Return the result of `work`. If it raises MallornError, log the step and return
-        None; but raise LeaseLost and StorageFull again, because they end the finish."""
+        None; but raise LeaseLost, StorageFull and WrongImport again, because they end the
+        finish."""
         try:
             return work()
-        except (LeaseLost, StorageFull):
+        except (LeaseLost, StorageFull, WrongImport):
             raise
         except MallornError as error:
             config = self.stage.runtime.settings

@@ -275,6 +275,10 @@ class ModelCompiler(Child):
     def compare_models(self, outputs_npz: str, expected_npz: str) -> float:
         """Return the largest relative error of the outputs; infinite if shapes differ."""
 
+    @method(limit_sec=600.0)
+    def find_constant_outputs(self, outputs_npz: str, draws: int) -> list[int]:
+        """Return the indices of outputs of which all elements are one number in all draws."""
+
     @method(limit_sec=300.0)
     def write_database(self, directory: str, target: str, records: Sequence[Tuned]) -> list[Skipped]:
         """Write records for TVM's ``JSONDatabase(work_dir=...)``; return the skipped ones."""

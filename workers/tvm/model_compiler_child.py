@@ -23,7 +23,11 @@ from mallorn.workers.interfaces.model_compiler import (
     Shapes,
     Signature,
 )
-from mallorn.workers.measure.compare_outputs import compare_models, compare_outputs
+from mallorn.workers.measure.compare_outputs import (
+    compare_models,
+    compare_outputs,
+    find_constant_outputs,
+)
 from mallorn.workers.sandbox.sandbox import OFF
 from mallorn.workers.subprocesses.child_main import REACHED_VARIABLE
 from mallorn.workers.subprocesses.serve_calls import serve
@@ -123,6 +127,7 @@ ANSWERS: Final = (
     ModelCompiler.compile_default.make_handler(compile_default),
     ModelCompiler.make_inputs.make_handler(make_inputs),
     ModelCompiler.compare_models.make_handler(compare_models),
+    ModelCompiler.find_constant_outputs.make_handler(find_constant_outputs),
     ModelCompiler.write_database.make_handler(write_database),
     ModelCompiler.read_schedule_directory.make_handler(read_schedule_directory),
     ModelCompiler.read_metaschedule_log.make_handler(read_metaschedule_log),

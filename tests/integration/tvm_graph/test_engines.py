@@ -83,7 +83,7 @@ def test_a_library_that_sorts_runs_with_the_runtime_alone(recipe: str, tmp_path:
     compile_model(path, None, TARGET.text, recipe_for(recipe, TARGET, "float32"), library, {})
     make_inputs(path, inputs, 0, {}, {})
     with Engine(env={}, name="runtime") as engine:
-        assert engine.run_alone(library, inputs, str(tmp_path / "alone.npz")) == 2
+        assert engine.run_alone(library, [inputs], str(tmp_path / "alone.npz")) == 2
     engine_child.load_onnxruntime(path, inputs, threads=1)
     engine_child.save_outputs(str(tmp_path / "ort.npz"))
     with np.load(tmp_path / "alone.npz") as ours, np.load(tmp_path / "ort.npz") as theirs:
@@ -101,4 +101,4 @@ def test_a_library_that_needs_more_than_the_runtime_is_refused(tmp_path: Path) -
     executable.export_library(library)
     np.savez(inputs, x=np.zeros((2, 300), "float32"))
     with Engine(env={}, name="runtime") as engine, pytest.raises(ChildFailed, match=r"contrib\.sort\.sort"):
-        engine.run_alone(library, inputs, str(tmp_path / "alone.npz"))
+        engine.run_alone(library, [inputs], str(tmp_path / "alone.npz"))
