@@ -21,6 +21,7 @@ from mallorn.cli.schedule_directory import (
     local_model,
     read_schedule_directory,
 )
+from mallorn.cli.terminal.job_options import InputsOption
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JsonOption, Place, print_json, print_note, stdout, table
 from mallorn.client.local_service import connected_stack
@@ -187,6 +188,7 @@ def compile_model(
         bool,
         typer.Option("--check", help="Compare its outputs with onnxruntime's, or else the untuned model's."),
     ] = False,
+    inputs: InputsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compile a model with its schedules."""
@@ -199,7 +201,7 @@ def compile_model(
             )
     if not output.absolute().parent.is_dir():
         raise InvalidRequest(f"there is no directory {output.parent}", hint=f"mkdir -p {output.parent}")
-    with local_model(model, exported) as whole_model:
+    with local_model(model, exported, inputs=inputs) as whole_model:
         library = whole_model.folder / "tuned.so"
         build = compile_tuned(whole_model, exported, library)
         check_result = check_library_outputs(whole_model, library) if check else None
@@ -258,6 +260,7 @@ def bench(
     untuned: Annotated[
         bool, typer.Option("--untuned", help="Time TVM's default build too; it is slow.")
     ] = False,
+    inputs: InputsOption = None,
     as_json: JsonOption = False,
     *,
     place: Place,
@@ -281,7 +284,7 @@ def bench(
     file, exported = find_model_file(model), read_schedule_directory(schedules, target, schedule_set)
     has_rival = can_run_onnxruntime(exported)
     names = [TUNED, *([UNTUNED] if untuned else []), *([ONNXRUNTIME] if has_rival else [])]
-    with local_model(file, exported) as whole_model:
+    with local_model(file, exported, inputs=inputs) as whole_model:
         libraries = {TUNED: whole_model.folder / "tuned.so"}
         build = compile_tuned(whole_model, exported, libraries[TUNED])
         if untuned:

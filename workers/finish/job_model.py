@@ -81,8 +81,10 @@ class JobModel:
     @classmethod
     def of(cls, stage: LeasedStage, graphs: ModelCompiler, folder: StageFolder, idle: IdleEngines) -> Self:
         """Return the job's model as it was imported, with its files in `folder`."""
+        path = stage.copy_model_files(folder.path)
         whole_model = WholeModel(
-            path=stage.copy_model_files(folder.path),
+            path=path,
+            samples=stage.find_samples(path),
             target=stage.target,
             recipe=stage.graph_report.recipe,
             input_shapes=largest_shapes(stage),

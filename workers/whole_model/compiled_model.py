@@ -109,6 +109,7 @@ class WholeModel:
     env: Mapping[str, str] = field(default_factory=dict)  # for the processes of engines
     room: Path | None = None  # folder that engines may read, besides `reads`; None: all files
     reads: Sequence[Path] = ()  # files of the model that lie elsewhere
+    samples: Path | None = None  # the user's inputs for checks; None: random ones
     device_pool: DevicePool | None = None  # where TVM's engines run; None: on this host
     idle: IdleEngines | None = None  # None: processes are not reused
 
@@ -154,14 +155,21 @@ class WholeModel:
     @cached_property
     def inputs_file(self) -> Path:
         """Path of a file of inputs for all engines, written at its first use."""
-        return self._make_inputs(SEED)
+        return self._samples[0] if self.samples is not None else self._make_inputs(SEED)
 
     @cached_property
     def other_inputs_files(self) -> list[Path]:
         """Paths of further draws of inputs, for checks; none for a model on a device."""
         if self.device_pool is not None:
             return []
+        if self.samples is not None:
+            return self._samples[1:]
         return [self._make_inputs(seed) for seed in range(SEED + 1, SEED + DRAWS)]
+
+    @cached_property
+    def _samples(self) -> list[Path]:
+        arguments = str(self.path), str(self.samples), str(self.folder), self.input_shapes
+        return [Path(path) for path in self.graphs.split_samples(*arguments)]
 
     def _make_inputs(self, seed: int) -> Path:
         shapes = sha256(json.dumps(self.input_shapes).encode()).hexdigest()[:16]  # one folder for all shapes
