@@ -118,7 +118,7 @@ class _Code:
         self.unsigned = unsigned = f"uint{bits}"
         key = _key(element, dtype, bits)
         self._key = f"T.bitwise_not({key})" if is_descending else key
-        shifted = f"T.shift_right(keys[row, p % 2, i], T.Cast('{unsigned}', p * {DIGIT_BITS}))"
+        shifted = f"T.shift_right(keys[row, p % 2, found[row, 3]], T.Cast('{unsigned}', p * {DIGIT_BITS}))"
         mask = f"T.{unsigned}({(1 << DIGIT_BITS) - 1})"
         self._digit = f"bins[row, T.Cast('int32', T.bitwise_and({shifted}, {mask}))]"
 
@@ -171,23 +171,28 @@ for i in range({length}):
 """
 
     def sort(self) -> str:
-        """Sort by each digit in turn, from copy `p % 2` to the other."""
+        """Sort by each digit in turn, from copy `p % 2` to the other. Loops over the elements are
+        `while` loops: other parts take the extent of a `for` for a constant."""
         digit = self._digit
         return f"""
 for p in range({self._bits // DIGIT_BITS}):
     for b in range({1 << DIGIT_BITS}):
         bins[row, b] = 0
-    for i in range(found[row, 0]):
+    found[row, 3] = 0
+    while found[row, 3] < found[row, 0]:
         {digit} = {digit} + 1
+        found[row, 3] = found[row, 3] + 1
     found[row, 1] = 0
     for b in range({1 << DIGIT_BITS}):
         found[row, 2] = bins[row, b]
         bins[row, b] = found[row, 1]
         found[row, 1] = found[row, 1] + found[row, 2]
-    for i in range(found[row, 0]):
-        keys[row, 1 - p % 2, {digit}] = keys[row, p % 2, i]
-        places[row, 1 - p % 2, {digit}] = places[row, p % 2, i]
+    found[row, 3] = 0
+    while found[row, 3] < found[row, 0]:
+        keys[row, 1 - p % 2, {digit}] = keys[row, p % 2, found[row, 3]]
+        places[row, 1 - p % 2, {digit}] = places[row, p % 2, found[row, 3]]
         {digit} = {digit} + 1
+        found[row, 3] = found[row, 3] + 1
 """
 
 
