@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,39 +20,13 @@ Range = tuple[int, int]  # lowest value, and highest exclusive
 LARGEST = 1 << 31
 BYTES: Mapping[str, Range] = {"uint8": (0, 256), "int8": (-128, 128)}
 # Operators through which a length, a flag or an index is followed; `Div` and `Add` count frames.
-_CARRIERS = (
-    frozenset(
-        ("Abs", "Add", "And", "Cast", "Ceil", "Clip", "Div", "Expand", "Flatten", "Floor", "Identity", "Max")
-    )
-    | frozenset(
-        (
-            "Min",
-            "Mod",
-            "Mul",
-            "Neg",
-            "Not",
-            "Reshape",
-            "Round",
-            "Slice",
-            "Squeeze",
-            "Sub",
-            "Tile",
-            "Transpose",
-        )
-    )
-    | frozenset(("Unsqueeze",))
+_NAMES = (
+    "Abs Add And Cast Ceil Clip Div Expand Flatten Floor Identity Max Min Mod Mul Neg Not Reshape "
+    "Round Slice Squeeze Sub Tile Transpose Unsqueeze"
 )
+_CARRIERS = frozenset(_NAMES.split())
 _COMPARISONS = frozenset(("Less", "LessOrEqual", "Greater", "GreaterOrEqual"))
 _LENGTH_NAME = re.compile(r"(^|_)lens?$|length", re.IGNORECASE)
-
-
-class Uses(NamedTuple):
-    """What a graph does with an input: sizes that it limits as a length, numbers that it is
-    compared with, and whether other uses are not understood (they may be look-ups)."""
-
-    lengths: list[int]
-    equals: list[int]
-    is_unknown: bool
 
 
 def value_ranges(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> dict[str, Range]:
@@ -76,10 +50,8 @@ def value_ranges(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> dict
             lengths = tracer.named_sizes(name)
         if lengths:
             ranges[name] = (min(lengths) + 1) // 2, min(lengths) + 1
-        elif equals:
-            ranges[name] = equals[0], equals[0] + 1
-        elif not is_unknown:
-            ranges[name] = BYTES.get(types[name], (0, 2))
+        elif not is_unknown:  # tokens may be compared with a number and looked up, too
+            ranges[name] = (equals[0], equals[0] + 1) if equals else BYTES.get(types[name], (0, 2))
     return ranges
 
 
@@ -97,8 +69,10 @@ class _Tracer:
                 self._readers[name].append(node)
         self._outputs = {value.name for value in model.graph.output}
 
-    def uses(self, name: str, dtype: np.dtype[Any]) -> Uses:
-        """Return what the graph does with an input and with what it computes from it alone."""
+    def uses(self, name: str, dtype: np.dtype[Any]) -> tuple[list[int], list[int], bool]:
+        """Return what the graph does with an input and with what it computes from it alone: sizes
+        that it limits as a length, numbers that it is compared with, and whether other uses are
+        not understood (they may be look-ups)."""
         lengths, equals, is_unknown = list[int](), list[int](), not self._readers[name]
         derived, nodes = {name}, list[NodeProto]()
         for value in (pending := [name]):
@@ -121,7 +95,7 @@ class _Tracer:
                         pending.append(node.output[0])
                 elif self._is_integer(value, dtype if value == name else None):
                     is_unknown = True
-        return Uses(lengths, equals, is_unknown or bool(derived & self._outputs))
+        return lengths, equals, is_unknown or bool(derived & self._outputs)
 
     def named_sizes(self, name: str) -> list[int]:
         """Return the largest size of the input that a length's name begins with, or of all."""

@@ -96,6 +96,15 @@ def test_indices_keep_the_ranges_of_the_import() -> None:
     lookup = model(nodes, {"table": np.ones((7, 3), "float32")}, {"ids": (TensorProto.INT64, [1, 50])}, "y")
     assert value_ranges(lookup, {}) == {}
     assert random_inputs(lookup, {}, {"ids": [0, 7]})["ids"].max() == 6
+    nodes += [
+        helper.make_node("Equal", ["ids", "last"], ["is_last"]),
+        helper.make_node("Unsqueeze", ["is_last", "axis"], ["column"]),
+        helper.make_node("Where", ["column", "y", "zero"], ["z"]),
+    ]
+    constants = {"table": np.ones((7, 3), "float32"), "last": np.int64(5)}
+    constants |= {"zero": np.float32(0), "axis": np.array([2])}
+    tokens = model(nodes, constants, {"ids": (TensorProto.INT64, [1, 50])}, "z")
+    assert value_ranges(tokens, {}) == {}
 
 
 def test_three_draws_differ_and_a_seed_draws_again() -> None:

@@ -11,7 +11,6 @@ same node in float64 does not confirm our numbers.
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
-from math import prod
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,8 +32,7 @@ from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
 
 PARTS: Final = 8  # parts into which a graph is cut at a time
 SMALL: Final = 1024  # integers of at most this many elements may be sizes, which the importer wants constant
-# The reference computes convolutions in Python: more numbers would take minutes.
-MOST_REFERENCE_ELEMENTS: Final = 1 << 20
+MOST_REFERENCE_ELEMENTS: Final = 1 << 22  # the reference is written in Python: more would take minutes
 MODEL_KEY: Final = "node.onnx"  # in the file that keeps a node and its inputs
 _NARROW: Final = (TensorProto.FLOAT, TensorProto.FLOAT16)
 Array = NDArray[Any]
@@ -211,7 +209,7 @@ def _compute_in_float64(part: ModelProto, inputs: Arrays) -> list[Array] | None:
         return _run_in_onnxruntime(wide, arrays)
     except Exception as error:
         log.info("onnxruntime cannot compute in float64: %s", error)
-    if sum(prod(array.shape) for array in arrays.values()) > MOST_REFERENCE_ELEMENTS:
+    if sum(array.size for array in arrays.values()) > MOST_REFERENCE_ELEMENTS:
         return None
     try:
         return [np.asarray(each) for each in ReferenceEvaluator(wide).run(None, arrays)]
