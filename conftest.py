@@ -74,6 +74,7 @@ pytest_plugins = [
     "tests.fixtures.scheduling",
     "tests.fixtures.service",
     "tests.fixtures.wheel",
+    "tests.fixtures.regions",
     "tests.fixtures.runtime_wheel",
     "tests.fixtures.ten_tasks",
     "tests.fixtures.workshop",

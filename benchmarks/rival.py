@@ -12,9 +12,9 @@ from mallorn.workers.interfaces.whole_model_engine import RUN_TIMEOUT_SEC
 from mallorn.workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
 
 RIVALS: Final = Path(__file__).parent / "rivals"
-NAMES: Final = tuple(
-    sorted(path.stem for path in RIVALS.glob("*.py") if path.stem not in ("__init__", "serving"))
-)
+# Not rivals: the package's own file, their common part, and engines that `mallorn` has itself.
+OTHERS: Final = ("__init__", "serving", "onnxruntime_cpu", "mallorn_cpu")
+NAMES: Final = tuple(sorted(path.stem for path in RIVALS.glob("*.py") if path.stem not in OTHERS))
 
 
 class Rival:

@@ -76,7 +76,9 @@ def _check_machine_and_model(
     if tvm_result is not None and links.ok and tvm_result.ok and targets[0].is_cpu and address.url is None:
         yield run_check("kernel", lambda: checks.check_kernel(targets[0]))
     if model is not None and tvm_result is not None and tvm_result.ok:
-        yield run_check("model", lambda: checks.check_model_import(graphs, find_model_file(model), shapes))
+        yield run_check(
+            "model", lambda: checks.check_model_import(graphs, find_model_file(model), shapes, targets[0])
+        )
     if address.url is not None and targets:
         yield run_check("device", lambda: _devices_of_service(targets[0], address))
     mode = Settings().sandbox_mode()

@@ -74,7 +74,8 @@ def withdraw(
     with output.client(*address) as api:
         if not yes:
             counts = describe_withdrawn(api.withdraw_device(device, to_seconds(since), dry_run=True))
-            command = f"mallorn devices withdraw {quote(device)} --yes"
+            from_time = f" --since {since:{MINUTE}}" if since else ""
+            command = f"mallorn devices withdraw {quote(device)}{from_time} --yes"
             output.confirm_or_exit(f"Take back {counts}?", command, yes)
         result = api.withdraw_device(device, to_seconds(since))
     if as_json:

@@ -169,9 +169,20 @@ def check_cuda(is_gpu_elsewhere: bool) -> Iterator[Finding]:
         yield Finding("driver", False, words, command, necessary=not is_gpu_elsewhere)
 
 
-def check_model_import(graphs: "ModelCompiler", file: Path, shapes: dict[str, list[int]]) -> str:
-    """Return a text on a model's inputs. Raises InvalidModel if it cannot be imported."""
-    report = graphs.read_signature(str(file.absolute()), shapes)
+def check_model_import(
+    graphs: "ModelCompiler", file: Path, shapes: dict[str, list[int]], target: Target
+) -> str:
+    """Return a text on a model's inputs, or on the part of it that can be compiled. Raises
+    InvalidModel if none can."""
+    try:
+        report = graphs.read_signature(str(file.absolute()), shapes)
+    except InvalidModel:
+        region = (
+            graphs.find_region(str(file.absolute()), target.text, shapes, None) if target.is_cpu else None
+        )
+        if region is None:
+            raise
+        return f"{file}: {region.sentence}"
     inputs = ", ".join(f"{spec.name} {spec.shape}" for spec in report.inputs)
     return f"{file}: {sum(report.operators.values())} operators; {inputs}"
 

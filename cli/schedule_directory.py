@@ -126,14 +126,16 @@ def local_model(
 
     The processes are sandboxed, because schedules may be untrusted and become machine code.
     Engines run on `threads` threads, by default as many as the target has cores. `inputs` are
-    a user's for checks. Raises InvalidRequest if there is no such file, or for a range of shapes.
+    a user's for checks. Raises InvalidRequest if there is no such file, or for schedules of a
+    range of shapes or of a part of the model.
     """
-    if inputs is not None and (exported.manifest.dynamic is not None or not inputs.is_file()):
-        is_range = exported.manifest.dynamic is not None
-        message = "--inputs has one size, and the schedules are for a range of shapes"
-        raise InvalidRequest(message if is_range else f"there is no file {inputs}", hint="without --inputs")
+    if inputs is not None and (exported.manifest.dynamic is not None or exported.manifest.region is not None):
+        message = "--inputs are inputs of a whole model with fixed shapes; these schedules are for another"
+        raise InvalidRequest(message, hint="without --inputs")
+    if inputs is not None and not inputs.is_file():
+        raise InvalidRequest(f"there is no file {inputs}", hint=f"ls {inputs.parent}")
     with require_packages("worker", "onnx", "tvm"):
-        from mallorn.workers.interfaces.model_compiler import ModelCompiler
+        from mallorn.workers.interfaces.model_compiler import REGION, ModelCompiler
         from mallorn.workers.sandbox.landlock import READ
         from mallorn.workers.whole_model.compiled_model import WholeModel
     count = threads or exported.target.num_cores
@@ -147,12 +149,16 @@ def local_model(
         readable = tuple((str(path), READ) for path in (room, *model_files, *exported.compile_input_files))
         env = {"TVM_NUM_THREADS": str(count), **search_env}
         with ModelCompiler(env=env, room=folder, others=readable) as graphs:
+            path = file.absolute()
+            if (region := manifest.region) is not None:
+                graphs.cut_region(str(path), manifest.input_shapes, region, str(folder / REGION))
+                path = folder / REGION
             yield WholeModel(
-                path=file.absolute(),
+                path=path,
                 samples=None if inputs is None else inputs.absolute(),
                 target=exported.target,
                 recipe=manifest.recipe,
-                input_shapes=manifest.input_shapes,
+                input_shapes={} if region else manifest.input_shapes,
                 input_ranges=manifest.input_ranges,
                 dynamic=manifest.dynamic,
                 graphs=graphs,

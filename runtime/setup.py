@@ -1,12 +1,15 @@
-"""Put TVM's runtime library and licence, the C++ header and the CMake package into the wheel."""
+"""Put TVM's runtime library and licence, what C++ needs, and the provider for onnxruntime into the wheel."""
 
 import shutil
+import subprocess
+import sys
 from importlib.metadata import distribution
 from pathlib import Path
 
 from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
+from setuptools.errors import ExecError
 
 HERE = Path(__file__).parent
 TVM = distribution("apache-tvm")
@@ -16,6 +19,9 @@ FROM_TVM = {
     "tvm/LICENSE": "licenses/tvm/LICENSE",
     "tvm/NOTICE": "licenses/tvm/NOTICE",
 }
+PROVIDER = "lib/libmallorn_onnxruntime.so"
+STATIC = ("-s", "-static-libstdc++", "-static-libgcc", "-Wl,--gc-sections,--exclude-libs,ALL")
+NO_COMPILER = 2  # exit code of build_provider.py; then the wheel has no provider
 OWN = ("include/mallorn_runtime.h", "cmake/mallorn_runtime-config.cmake")
 
 
@@ -30,6 +36,11 @@ class BuildWithRuntime(build_py):
         for place, source in sources.items():
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, place)
+        if not self.editable_mode:
+            output = str(package / PROVIDER)
+            command = [sys.executable, str(HERE / "build_provider.py"), output, *STATIC]
+            if subprocess.run(command).returncode not in (0, NO_COMPILER):
+                raise ExecError("onnxruntime's provider does not compile")
 
 
 class PlatformWheel(bdist_wheel):

@@ -192,9 +192,9 @@ def confirm_or_exit(question: str, without_asking: str, yes: bool) -> None:
     if yes:
         return
     if not can_ask_user():
-        raise InvalidRequest("no terminal can ask for confirmation; nothing was deleted", hint=without_asking)
+        raise InvalidRequest("no terminal can ask for confirmation; nothing was changed", hint=without_asking)
     if not typer.confirm(escape_control_characters(question), err=True):
-        print_note("nothing was deleted")
+        print_note("nothing was changed")
         raise typer.Exit(1)
 
 

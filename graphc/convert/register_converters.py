@@ -15,6 +15,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from mallorn.graphc.convert import import_lstm_gru_rnn, import_quantized_operators
+from mallorn.graphc.convert.node_inputs import constant_array, first_inputs
 
 _op = relax.op
 Convert = Callable[[Any, Any, Any, Any], Any]
@@ -81,6 +82,41 @@ def _shrink(builder: Any, inputs: Any, attrs: Any, _: Any) -> Any:
     return _op.add(upper, _select_or_zero(_op.less(x, lower_edge), low))
 
 
+def _topk(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
+    # TVM reads the count from an attribute before opset 11, but in opset 10 it is an input.
+    convert = onnx_frontend.TopK._impl_v1 if "k" in attrs else onnx_frontend.TopK._impl_v11
+    return convert(builder, inputs, {**attrs, "sorted": 1}, params)  # sorted=0 allows any order
+
+
+def _non_max_suppression(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
+    """Convert NonMaxSuppression with ONNX's meaning of limits: boxes that overlap by more than
+    the threshold (0 by default) are suppressed. TVM's means at least, and 0.5 by default."""
+    boxes, scores, count, *limits = first_inputs(inputs, 5)
+    overlap, score = (constant_array(value, params) for value in limits)
+    threshold = np.nextafter(np.float32(0 if overlap is None else overlap.item()), np.float32(np.inf))
+    least = np.float32(-np.inf if score is None else score.item())
+    values = onnx_frontend.onnx_input([boxes, scores, count, relax.const(threshold), relax.const(least)])
+    return onnx_frontend.NonMaxSuppression._impl_v10(builder, values, attrs, params)
+
+
+def _bit_shift(builder: Any, inputs: Any, attrs: Any, _: Any) -> Any:
+    """Convert BitShift. Negative or large counts shift out all bits; TVM's kernel may not."""
+    data, count = inputs
+    dtype = str(data.ty.dtype)
+    highest = _number(np.iinfo(dtype).bits - 1, data)
+    is_out = builder.normalize(_op.greater(count, highest))
+    if is_signed := dtype.startswith("i"):
+        is_out = builder.normalize(_op.logical_or(is_out, _op.less(count, _number(0, data))))
+    bounded = builder.normalize(_op.where(is_out, highest, count))
+    if attrs["direction"] == b"RIGHT":
+        shifted = builder.normalize(_op.right_shift(data, bounded))
+        if is_signed:  # copies of the sign are left
+            return shifted
+    else:
+        shifted = builder.normalize(_op.left_shift(data, bounded))
+    return _op.where(is_out, _number(0, data), shifted)
+
+
 def _left_to_right(operator: Any) -> Callable[[Any, Any, Any, Any], Any]:
     """Return a converter that applies a binary operator to all inputs in order."""
 
@@ -106,6 +142,12 @@ CONVERTERS: dict[str, Convert] = {
     "Shrink": _shrink,
     "Sum": _left_to_right(_op.add),
     "ThresholdedRelu": _thresholded_relu,
+}
+# Operators that TVM's importer converts to other numbers than ONNX's.
+_CORRECTED: dict[str, Convert] = {
+    "BitShift": _bit_shift,
+    "NonMaxSuppression": _non_max_suppression,
+    "TopK": _topk,
 }
 
 
@@ -135,7 +177,12 @@ def _type(kind: str, convert: Convert) -> type:
 # Our converters replace TVM's.
 _TYPES = {
     kind: _type(kind, convert)
-    for converters in (CONVERTERS, import_lstm_gru_rnn.CONVERTERS, import_quantized_operators.CONVERTERS)
+    for converters in (
+        CONVERTERS,
+        _CORRECTED,
+        import_lstm_gru_rnn.CONVERTERS,
+        import_quantized_operators.CONVERTERS,
+    )
     for kind, convert in converters.items()
 }
 

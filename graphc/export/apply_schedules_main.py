@@ -99,7 +99,12 @@ def compile_with_records(
         raise export_checks.Refused(
             cannot_run, "compile without running the model here: leave out --check, add -o model.so"
         )
-    model = compile_network.read_model(args.model)
+    model, onnx_file = compile_network.read_model(args.model), args.model
+    if manifest["region"]:
+        model, onnx_file = compile_network.cut_region(
+            model, manifest["input_shapes"], manifest["region"], f"{scratch}/region.onnx"
+        )
+        manifest = manifest | {"input_shapes": {}}
     export_checks.check_inputs(
         manifest, compile_network.input_specs(model, manifest["input_shapes"]), args.model
     )
@@ -132,8 +137,8 @@ def compile_with_records(
         library, list(inputs.values()), device
     )
     if args.check:
-        errors = [compare_with_onnxruntime.errors_against_onnxruntime(args.model, inputs, outputs)]
-        errors += compile_network.measure_errors_over_range(model, args.model, manifest, library, device)
+        errors = [compare_with_onnxruntime.errors_against_onnxruntime(onnx_file, inputs, outputs)]
+        errors += compile_network.measure_errors_over_range(model, onnx_file, manifest, library, device)
         report["relative_error"] = max(error for error, _ in errors)
         for error, own_error in errors:
             export_checks.check_error(manifest, error, args.model, own_error)

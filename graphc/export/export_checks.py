@@ -48,7 +48,7 @@ _OUTPUTS, _TENSOR, _ELEMENTS = 12, (2, 1), 1
 _GRAPH_NODES, _FUNCTION_NODES = (protobuf_fields.GRAPH, 1), (25, 7)  # paths from the model
 _OPERATOR, _BRANCH_NODES = 4, (5, 6, 1)  # paths from a node
 _NARROW = (b"NBits", b"BlockQuantized", b"DequantizeLinear")
-_QUANTISED = (b"QuantizeLinear", b"QLinear", b"QGemm", b"QAttention", b"MatMulInteger", b"ConvInteger")
+_QUANTISED = (b"QuantizeL", b"QLinear", b"QGemm", b"QAttention", b"MatMulInteger", b"ConvInteger")
 
 
 Spec = Mapping[str, Any]  # of an input: name, dtype and shape
@@ -76,6 +76,7 @@ def read_manifest(directory: Path) -> Any:
         manifest = json.loads((directory / "manifest.json").read_text())
         return {
             "input_shapes": {},
+            "region": None,
             "input_ranges": {},
             "dynamic": None,
             **manifest,

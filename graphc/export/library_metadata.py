@@ -12,6 +12,7 @@ from tvm.target.codegen import llvm_get_cpu_features
 
 from mallorn.graphc.export.cpu_features import ARCHITECTURES, FLAGS
 from mallorn.graphc.export.export_checks import Spec
+from mallorn.graphc.onnx.read_with_weights_on_disk import list_weight_files
 
 FORMAT = 1
 SECTION = ".mallorn"
@@ -48,15 +49,16 @@ def describe_library(
     target: Any, manifest: Any, inputs: Sequence[Spec], outputs: Sequence[Spec], files: Mapping[str, Path]
 ) -> Spec:
     """Return a library's metadata. Spec of `manifest`, a manifest.json, may be missing.
-    The SHA-256 of `files` are kept by their names.
+
+    The SHA-256 of `files` are kept by their names, and those of files with the weights of
+    `source` or, if it is missing, of `model`: `source` is the ONNX file that `model` is a part
+    of. By these `mallorn_runtime.onnxruntime` knows which file the library belongs to.
 
     For a range of shapes, names of free dimensions replace sizes in the inputs' shapes.
     """
     dynamic = manifest.get("dynamic") or {"inputs": {}, "ranges": {}}
-    digests = {}
-    for name, path in files.items():
-        with path.open("rb") as file:
-            digests[name] = file_digest(file, "sha256").hexdigest()
+    source = files.get("source", files["model"])
+    weights = [source.with_name(name) for name in list_weight_files(source)]
     workload_fields = ("task", "workload", "weight", "latency_us")
     return {
         "format": FORMAT,
@@ -73,8 +75,14 @@ def describe_library(
         "workloads": [
             {field: row.get(field) for field in workload_fields} for row in manifest.get("workloads", [])
         ],
-        "digests": digests,
+        "digests": {name: _digest_of(path) for name, path in files.items()},
+        "weights": {path.name: _digest_of(path) for path in weights},
     }
+
+
+def _digest_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
 
 
 def _describe(spec: Spec, shape: Sequence[int | str] | None = None) -> Spec:

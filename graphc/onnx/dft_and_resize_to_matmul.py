@@ -51,7 +51,7 @@ def replace_stft(form: NodeRewriter) -> None:
         length = len(window)
     if sizes is None or step is None or length is None or (window is None and form.has_input(2)):
         raise ValueError("the sizes, step and window of the STFT must be constant")
-    if len(sizes) != 3 or sizes[2] != 1:
+    if len(sizes) > 2 and sizes[2:] != (1,):
         raise ValueError("the input of the STFT is complex; only real input is supported")
     frame = int(np.ravel(length)[0])
     _check_matrix_size(form, (frame, 2 * frame))
@@ -60,7 +60,10 @@ def replace_stft(form: NodeRewriter) -> None:
     bins = spectrum.shape[2]
     kernel = np.ascontiguousarray(spectrum.reshape(frame, 1, 2 * bins).transpose(2, 1, 0).astype("float32"))
 
-    signal = form.write("Transpose", form.node.input[0], perm=[0, 2, 1])
+    if len(sizes) == 2:  # onnxruntime also takes a signal without the last axis
+        signal = form.write("Reshape", form.node.input[0], form.integers(sizes[0], 1, sizes[1]))
+    else:
+        signal = form.write("Transpose", form.node.input[0], perm=[0, 2, 1])
     strides = [int(np.ravel(step)[0])]
     result = form.write("Conv", signal, form.constant(kernel), kernel_shape=[frame], strides=strides)
     result = form.write("Reshape", result, form.integers(sizes[0], bins, 2, -1))

@@ -39,6 +39,10 @@ SIZES = 1 << 10
 _KEPT = frozenset(
     ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
 ) | frozenset(("Dropout", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"))
+_NEGATIVE_AXES = 11  # the opset from which ONNX allows them everywhere
+# Operators whose sizes onnxruntime and ONNX's shape inference check alike.
+_STRICT = frozenset(("Add", "Concat", "GRU", "LSTM", "MatMul", "Mul", "RNN", "Squeeze", "Sub"))
+_REAL = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
 # Result sizes depend on the values, but are bounded by the number of values and dimensions.
 _COUNTED = frozenset(("NonZero", "Unique", "Compress"))
 
@@ -48,9 +52,16 @@ def fold(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> ModelProto:
 
     Inputs and outputs keep their order. `shapes` binds free dimensions of inputs to sizes.
     """
+    return fold_with_types(model, shapes)[0]
+
+
+def fold_with_types(
+    model: ModelProto, shapes: Mapping[str, Sequence[int]]
+) -> tuple[ModelProto, Mapping[str, TypeProto]]:
+    """Fold the model; return it, and the types of its tensors that are known, by name."""
     walk = Folding(model, shapes)
     walk.nodes(model.graph.node)
-    return walk.model()
+    return walk.model(), walk.known_types()
 
 
 class Folding:
@@ -65,6 +76,7 @@ class Folding:
         self._kept: list[NodeProto] = []
         self.sequences: dict[str, list[str]] = {}  # tensors' names, by sequence
         self.unrolled = 0
+        self.impossible_count = 0  # nodes that onnxruntime refuses to run with these input sizes
         input_types = {value.name: value.type for value in model.graph.input}
         bound_shapes = {name: shape for name, shape in shapes.items() if name in input_types}
         self._types |= input_types
@@ -132,6 +144,26 @@ class Folding:
         sizes = sizes_of(self._types.get(name))
         return sizes[axis] if sizes is not None and -len(sizes) <= axis < len(sizes) else None
 
+    def typed_sizes(self, name: str) -> tuple[int, tuple[int, ...]] | None:
+        """Return a value's element type and sizes; None unless all are known."""
+        sizes = sizes_of(self._types.get(name))
+        return None if sizes is None else (self._types[name].tensor_type.elem_type, sizes)
+
+    def divides_integers(self, node: NodeProto) -> bool:
+        """Return whether a node divides by integers that may be 0, which stops a program."""
+        if node.op_type not in ("Div", "Mod") or self.value(node.input[1]) is not None:
+            return False
+        kind = self.typed_sizes(node.input[1])
+        return kind is None or kind[0] not in _REAL
+
+    def kept_since(self, mark: int) -> list[NodeProto]:
+        """Return the nodes kept since `kept_count` returned this mark."""
+        return self._kept[mark:]
+
+    def known_types(self) -> Mapping[str, TypeProto]:
+        """Return the types of tensors that are known, by name."""
+        return self._types
+
     def kept_count(self) -> int:
         """Return the number of nodes kept so far, as a mark for `drop_kept`."""
         return len(self._kept)
@@ -183,9 +215,11 @@ class Folding:
             if name in self._tensors and prod(self._tensors[name].dims) <= SIZES
         }
         types = {name: self._types[name] for name in node.input if name}
-        imports = [helper.make_opsetid("", self.opset)]
+        # onnxruntime takes negative axes in older opsets, too.
+        opset = max(self.opset, _NEGATIVE_AXES) if _has_negative_axis(node) else self.opset
+        imports = [helper.make_opsetid("", opset)]
         try:
-            schema = defs.get_schema(node.op_type, self.opset, "")
+            schema = defs.get_schema(node.op_type, opset, "")
             inferred_types = shape_inference.infer_node_outputs(schema, node, types, data, None, imports)
         except onnx.checker.ValidationError as error:
             if "inconsistent type" not in str(error):
@@ -193,6 +227,9 @@ class Folding:
             refusal = ValueError(str(error))
             refusal.add_note(f"{node.op_type} (node {node.name!r})" if node.name else node.op_type)
             raise refusal from None
+        except shape_inference.InferenceError:
+            self.impossible_count += node.op_type in _STRICT
+            return declared
         except Exception:  # ONNX raises many error classes for malformed nodes; TVM may accept them
             return declared
         return {name: kind for name, kind in inferred_types.items() if sizes_of(kind) is not None} | {
@@ -233,6 +270,10 @@ class Folding:
         if any(not isinstance(value, np.ndarray | np.generic) for value in results):
             return None
         return results if all(np.asarray(value).dtype.kind not in "OSU" for value in results) else None
+
+
+def _has_negative_axis(node: NodeProto) -> bool:
+    return any(a.name in ("axis", "axes") and min(a.i, *a.ints, 0) < 0 for a in node.attribute)
 
 
 _REBUILT_FIELDS = ("node", "initializer", "value_info")

@@ -112,7 +112,10 @@ def _definition(node: NodeProto, opset: int, types: Mapping[str, TypeProto]) -> 
 
 def types_of(model: ModelProto) -> Mapping[str, TypeProto]:
     """Return the types of a model's values by name, where shape inference finds them."""
-    graph = shape_inference.infer_shapes(model).graph
+    try:
+        graph = shape_inference.infer_shapes(model).graph
+    except shape_inference.InferenceError:  # onnxruntime and TVM may accept what ONNX refuses
+        graph = model.graph
     types = {value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)}
     constants = {
         tensor.name: helper.make_tensor_type_proto(tensor.data_type, tensor.dims)

@@ -54,9 +54,7 @@ def lower_embed_layer_norm(form: NodeRewriter) -> None:
     if form.has_output(1):
         mask = form.node.input[7] if form.has_input(7) else form.write("Sub", ids, ids)
         counts = form.write("Cast", mask, to=TensorProto.INT32)
-        axes = {"axes": [1]} if form.opset < 13 else {}
-        operands = [counts] if axes else [counts, form.integers(1)]
-        form.write("ReduceSum", *operands, **axes, keepdims=0, name=form.node.output[1])
+        form.write_along("ReduceSum", counts, 1, keepdims=0, name=form.node.output[1])
     _norm(form, total, scale_at=5)
 
 
@@ -89,6 +87,58 @@ def _append_square_root(form: NodeRewriter, mean: str, epsilon: float, index: in
     return form.write("Sqrt", form.write("Add", mean, least))
 
 
+def _lower_quantized_lstm(form: NodeRewriter) -> None:
+    """Lower DynamicQuantizeLSTM to an LSTM of float32 weights, which rounds less: its inputs
+    and states are not quantised. Raises ValueError unless weights and scales are constant."""
+    inputs = list(form.node.input)
+    for index, place in ((1, 8), (2, 10)):  # weights, and scale and zero point of each
+        numbers, scale, zero = (form.value(at) for at in (index, place, place + 1))
+        if numbers is None or scale is None or (zero is None and form.has_input(place + 1)):
+            raise ValueError("the DynamicQuantizeLSTM needs constant weights and scales")
+        steps = numbers.astype("float32")
+        # One scale per direction, or per direction and gate's unit.
+        rest = (len(numbers), 1, -1)
+        if zero is not None:
+            steps -= zero.astype("float32").reshape(rest)
+        weights = steps * scale.reshape(rest)
+        inputs[index] = form.constant(np.ascontiguousarray(weights.transpose(0, 2, 1)))
+    form.copy(inputs[:8])
+    form.nodes[-1].op_type, form.nodes[-1].domain = "LSTM", ""
+
+
+def _unfuse_activation(form: NodeRewriter) -> None:
+    """Lower FusedConv or FusedGemm to the product, a sum with a fourth input, and an activation.
+    Raises ValueError for an unknown activation."""
+    kind, name = form.attribute("activation", b"").decode(), form.node.output[0]
+    numbers = form.attribute("activation_params", ())
+    if form.node.op_type == "FusedGemm":
+        numbers = [form.attribute(f"activation_{part}", 0.0) for part in ("alpha", "beta")]
+    form.copy(form.node.input[:3], [f"{name}/product"])
+    product = form.nodes[-1]
+    product.op_type, product.domain = form.node.op_type.removeprefix("Fused"), ""
+    kept = [attribute for attribute in product.attribute if not attribute.name.startswith("activation")]
+    del product.attribute[:]
+    product.attribute.extend(kept)
+    total = product.output[0]
+    if form.has_input(3):
+        total = form.write("Add", total, form.node.input[3])
+    if kind == "Clip":
+        lifted = form.write("Max", total, form.number(numbers[0]))
+        form.write("Min", lifted, form.number(numbers[1]), name=name)
+    elif kind in _ACTIVATIONS:
+        form.write(kind, total, name=name, **dict(zip(_ACTIVATIONS[kind], map(float, numbers), strict=False)))
+    else:
+        raise ValueError(f"the {form.node.op_type} has the activation {kind or 'None'}")
+
+
+# Attributes of each activation, in the order of its fused numbers.
+_ACTIVATIONS: Mapping[str, Sequence[str]] = {
+    "HardSigmoid": ("alpha", "beta"),
+    "LeakyRelu": ("alpha",),
+    "Relu": (),
+    "Sigmoid": (),
+    "Tanh": (),
+}
 DOMAIN = "com.microsoft"
 HOMELESS = frozenset(("SimplifiedLayerNormalization",))  # written under ONNX's own domain
 
@@ -138,8 +188,11 @@ def _lower_fused_matmul(form: NodeRewriter) -> None:
 RULES: Mapping[str, Callable[[NodeRewriter], None]] = {
     "Attention": lower_contrib_attention.packed_attention,
     "BiasGelu": _gelu,
+    "DynamicQuantizeLSTM": _lower_quantized_lstm,
     "EmbedLayerNormalization": lower_embed_layer_norm,
     "FastGelu": _fast_gelu,
+    "FusedConv": _unfuse_activation,
+    "FusedGemm": _unfuse_activation,
     "FusedMatMul": _lower_fused_matmul,
     "Gelu": _gelu,
     "GroupQueryAttention": lower_contrib_attention.grouped_query_attention,

@@ -97,6 +97,12 @@ class NodeRewriter:
         self.nodes.append(helper.make_node(operator, list(inputs), [result], **attributes))
         return result
 
+    def write_along(self, operator: str, data: str, axis: int, name: str = "", **attributes: Any) -> str:
+        """Append an Unsqueeze or a ReduceSum; its axis is an attribute before opset 13."""
+        if self.opset < 13:
+            return self.write(operator, data, name=name, axes=[axis], **attributes)
+        return self.write(operator, data, self.integers(axis), name=name, **attributes)
+
     def copy(self, inputs: Sequence[str] = (), outputs: Sequence[str] = (), **attributes: Any) -> None:
         """Append a copy of the node with these changes; None removes an attribute."""
         copy = self._copy(inputs or self.node.input, attributes)
@@ -118,7 +124,8 @@ class NodeRewriter:
         """Evaluate the node in ONNX's reference evaluator, without `excluded_attribute`."""
         names = [name if value is not None else "" for name, value in zip("abcdefgh", inputs, strict=False)]
         copy = self._copy(names, (excluded_attribute,))
-        opsets = [helper.make_opsetid("", self.opset)]
+        # Of nodes with older forms, the rewriter writes the form of opset 13.
+        opsets = [helper.make_opsetid("", max(self.opset, 13))]
         function = helper.make_function("", "one", [n for n in names if n], list(copy.output), [copy], opsets)
         feed = {name: value for name, value in zip(names, inputs, strict=True) if name}
         first: Sequence[Any] = ReferenceEvaluator(function).run(None, feed, {})  # type: ignore[assignment]

@@ -18,6 +18,7 @@ from onnx.external_data_helper import _get_all_tensors
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from mallorn.graphc.onnx import protobuf_fields
+from mallorn.graphc.onnx.normalize_model import normalize
 
 HEAVY_BYTES = 1 << 16
 LONGEST_NAME = 80  # longest part of a name in messages
@@ -30,20 +31,10 @@ class Missing(ValueError):
 
 
 def read(path: str | Path) -> ModelProto:
-    """Read a model; large weights stay on disk. Raises ``DecodeError``, OSError or Missing."""
-    file, model = Path(path).absolute(), ModelProto()
-    with (
-        file.open("rb") as stream,
-        mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data,
-        memoryview(data) as view,
-    ):
-        try:
-            other_fields, graph, weights = _split(view)
-        except protobuf_fields.NoMessage:
-            model.ParseFromString(view)  # raises an error that says what is wrong
-            return model
-    model.ParseFromString(other_fields)
-    model.graph.ParseFromString(graph)
+    """Read and normalize a model; large weights stay on disk. Raises ``DecodeError``,
+    OSError, Missing or Cycle."""
+    file = Path(path).absolute()
+    model, weights = _parse(file)
     for tensor in _get_all_tensors(model):
         if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
             _resolve_data(tensor, file)
@@ -51,7 +42,14 @@ def read(path: str | Path) -> ModelProto:
         tensor = model.graph.initializer.add()
         tensor.ParseFromString(header)
         _refer(tensor, file, start, size)
+    normalize(model)
     return model
+
+
+def list_weight_files(path: Path) -> list[str]:
+    """Return the names of the files next to a model that hold weights. Raises ``DecodeError``."""
+    places = [tensor.external_data for tensor in _get_all_tensors(_parse(path)[0])]
+    return sorted({entry.value for place in places for entry in place if entry.key == "location"})
 
 
 def patch_tensor_reader(read_array: Callable[[TensorProto], Any]) -> None:
@@ -75,6 +73,36 @@ def read_tensor(tensor: TensorProto) -> Any:
     numbers = np.stack([halves & 0xF, halves >> 4], -1).reshape(-1)
     numbers = numbers[: prod(tensor.dims)].reshape(tuple(tensor.dims))
     return numbers if wide == "uint8" else ((numbers ^ 8).view("int8") - 8)
+
+
+def embed_weights(model: ModelProto) -> None:
+    """Read the weights that a model refers to on disk into the model."""
+    for tensor in _get_all_tensors(model):
+        if tensor.data_location == TensorProto.EXTERNAL:
+            place = {entry.key: entry.value for entry in tensor.external_data}
+            with Path(place["location"]).open("rb") as file:
+                file.seek(int(place["offset"]))
+                tensor.raw_data = file.read(int(place["length"]))
+            tensor.ClearField("external_data")
+            tensor.ClearField("data_location")
+
+
+def _parse(file: Path) -> tuple[ModelProto, list[tuple[bytes, int, int]]]:
+    """Return a model without its large weights, and these as `_split` does."""
+    model = ModelProto()
+    with (
+        file.open("rb") as stream,
+        mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        memoryview(data) as view,
+    ):
+        try:
+            other_fields, graph, weights = _split(view)
+        except protobuf_fields.NoMessage:
+            model.ParseFromString(view)  # raises an error that says what is wrong
+            return model, []
+    model.ParseFromString(other_fields)
+    model.graph.ParseFromString(graph)
+    return model, weights
 
 
 def _split(view: memoryview) -> tuple[bytes, bytes, list[tuple[bytes, int, int]]]:

@@ -4,6 +4,7 @@ Some wrong conversions are silent, for example of a Resize that anti-aliases.
 """
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
@@ -47,17 +48,28 @@ def space_to_depth(form: NodeRewriter) -> None:
 
 
 def reverse_sequences(form: NodeRewriter) -> None:
-    """Lower ReverseSequence to a gather of elements. Raises ValueError for unknown lengths."""
+    """Lower ReverseSequence to a gather of elements. Raises ValueError for unknown sizes."""
     sizes, lengths = form.sizes(0), form.value(1)
     time, batch = form.attribute("time_axis", 0), form.attribute("batch_axis", 1)
-    if sizes is None or lengths is None:
-        raise ValueError("the lengths of the ReverseSequence are not constant")
-    places = np.arange(sizes[time])
-    rows = np.array([np.where(places < length, length - 1 - places, places) for length in np.ravel(lengths)])
-    shape = [1] * len(sizes)
-    shape[time], shape[batch] = sizes[time], sizes[batch]
-    all_indices = np.broadcast_to((rows.T if time < batch else rows).reshape(shape), sizes)
-    indices = form.constant(np.ascontiguousarray(all_indices, "int64"))
+    if sizes is None:
+        raise ValueError("the sizes of the ReverseSequence are not constant")
+    places = np.arange(sizes[time], dtype="int64")
+    steps, shape = [1] * len(sizes), [1] * len(sizes)
+    steps[time] = shape[time] = sizes[time]
+    shape[batch] = sizes[batch]
+    if lengths is None:
+        rows = [size if axis == batch else 1 for axis, size in enumerate(sizes)]
+        ends = form.write("Cast", form.node.input[1], to=TensorProto.INT64)
+        ends = form.write("Reshape", ends, form.integers(*rows))
+        ahead = form.constant(places.reshape(steps))
+        mirrored = form.write("Sub", form.write("Sub", ends, form.integers(1)), ahead)
+        chosen = form.write("Where", form.write("Less", ahead, ends), mirrored, ahead)
+        indices = form.write("Expand", chosen, form.integers(*sizes))
+    else:
+        mirrors = [np.where(places < length, length - 1 - places, places) for length in np.ravel(lengths)]
+        turned = np.array(mirrors).T if time < batch else np.array(mirrors)
+        all_indices = np.broadcast_to(turned.reshape(shape), sizes)
+        indices = form.constant(np.ascontiguousarray(all_indices, "int64"))
     form.write("GatherElements", form.node.input[0], indices, axis=time, name=form.node.output[0])
 
 
@@ -89,7 +101,11 @@ def upsample(form: NodeRewriter) -> None:
     scales = form.value(1)
     if form.opset < 9 or scales is None:
         return
-    ends = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    _write_resize(form, scales, "floor")
+
+
+def _write_resize(form: NodeRewriter, scales: Any, nearest_mode: str) -> None:
+    ends = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": nearest_mode}
     mode = form.attribute("mode", b"nearest").decode()
     inputs = form.node.input[0], "", form.constant(scales)
     form.write("Resize", *inputs, mode=mode, name=form.node.output[0], **ends)
@@ -103,18 +119,26 @@ _UNSORTED = (TensorProto.INT16, TensorProto.UINT16, TensorProto.UINT32)
 
 
 def rewrite(model: ModelProto) -> ModelProto:
-    """Return the model in forms that TVM supports. Raises ValueError if a node has none."""
+    """Return the model in forms that TVM supports. Raises ValueError if no node is rewritten
+    and a node has none; other rewrites may make its sizes known."""
     values, rewriters = KnownValues(model), {}
+    failures: list[ValueError] = []
     for index, node in enumerate(model.graph.node):
         rule = _RULES.get(node.op_type) if node.domain in inline_functions.DOMAINS else None
         if node.domain == lower_contrib_operators.DOMAIN or node.op_type in lower_contrib_operators.HOMELESS:
             rule = rule or lower_contrib_operators.RULES.get(node.op_type)
         if rule is not None:
             form = NodeRewriter(node, values)
-            rule(form)
-            if form.nodes:
-                rewriters[index] = form
+            try:
+                rule(form)
+            except ValueError as error:
+                failures.append(error)
+            else:
+                if form.nodes:
+                    rewriters[index] = form
     if not rewriters:
+        if failures:
+            raise failures[0]
         return model
     result = ModelProto()
     result.CopyFrom(model)
@@ -129,8 +153,28 @@ def rewrite(model: ModelProto) -> ModelProto:
 
 
 def _require_inference_batch_norm(form: NodeRewriter) -> None:
-    if form.attribute("training_mode", 0):
-        raise ValueError("the BatchNormalization has training_mode=1: export for evaluation")
+    # Before opset 14, more results than one mean training, as onnxruntime reads them.
+    if form.attribute("training_mode", 0) or form.has_output(1):
+        raise ValueError("the BatchNormalization is in training mode: export for evaluation")
+
+
+def _slice_by_attributes(form: NodeRewriter) -> None:
+    """Rewrite a Slice of opset 9 or older, whose limits are attributes."""
+    starts, ends = form.attribute("starts", None), form.attribute("ends", None)
+    if starts is not None and ends is not None:
+        axes = form.attribute("axes", range(len(starts)))
+        limits = [form.integers(*numbers) for numbers in (starts, ends, axes)]
+        form.write("Slice", form.node.input[0], *limits, name=form.node.output[0])
+
+
+def _resize(form: NodeRewriter) -> None:
+    """Rewrite a Resize of opset 10, whose second input is scales, or one that TVM lacks."""
+    if len(form.node.input) != 2:
+        dft_and_resize_to_matmul.resize(form)
+        return
+    if (scales := form.value(1)) is None:
+        raise ValueError("the scales of the Resize are not constant")
+    _write_resize(form, scales, "floor" if scales.min() >= 1 else "ceil")
 
 
 def _dropout(form: NodeRewriter) -> None:
@@ -194,7 +238,7 @@ def _lower_lp_normalization(form: NodeRewriter) -> None:
     """Lower LpNormalization: divide each row by its norm."""
     (data,), axis, order = form.node.input, form.attribute("axis", -1), form.attribute("p", 2)
     squared = form.write("Mul", data, data) if order == 2 else form.write("Abs", data)
-    total = form.write("ReduceSum", squared, form.integers(axis), keepdims=1)
+    total = form.write_along("ReduceSum", squared, axis, keepdims=1)
     length = form.write("Sqrt", total) if order == 2 else total
     dtype = helper.tensor_dtype_to_np_dtype(form.input_element_type(0) or TensorProto.FLOAT)
     least = form.constant(np.finfo(dtype).tiny)  # a row of zeros has norm 0 and stays zero
@@ -210,7 +254,7 @@ def _one_hot(form: NodeRewriter) -> None:
     shape = [1] * (len(sizes) + 1)
     shape[axis] = count
     indices = form.write("Cast", form.node.input[0], to=TensorProto.INT64)
-    wide = form.write("Unsqueeze", indices, form.integers(axis))
+    wide = form.write_along("Unsqueeze", indices, axis)
     places = np.arange(count, dtype="int64").reshape(shape)
     is_equal = form.write("Equal", wide, form.constant(places))
     from_the_end = form.write("Equal", wide, form.constant(places - count))
@@ -289,6 +333,24 @@ def _cast_topk_integers(form: NodeRewriter) -> None:
         form.write("Cast", f"{wide}/largest", name=values, to=kind)
 
 
+def _compress(form: NodeRewriter) -> None:
+    """Lower a Compress with a constant condition to a Gather of what is kept."""
+    condition, data, axis = form.value(1), form.node.input[0], form.attribute("axis", None)
+    if condition is None:
+        return
+    if axis is None:
+        data = form.write("Reshape", data, form.integers(-1))
+    places = form.integers(*np.flatnonzero(condition))
+    form.write("Gather", data, places, axis=axis or 0, name=form.node.output[0])
+
+
+def _make_axis_positive(form: NodeRewriter) -> None:
+    """Count a negative axis from the front; TVM refuses it before opset 11."""
+    sizes, axis = form.sizes(0), form.attribute("axis", 0)
+    if sizes is not None and axis < 0 and form.opset < 11:
+        form.copy(axis=axis % len(sizes))
+
+
 def _norm_over_all_axes(form: NodeRewriter) -> None:
     """Lower an RMSNormalization over all axes, which TVM fails to convert."""
     sizes, axis = form.sizes(0), form.attribute("axis", -1)
@@ -298,8 +360,11 @@ def _norm_over_all_axes(form: NodeRewriter) -> None:
 
 
 _RULES: Mapping[str, Callable[[NodeRewriter], None]] = {
+    "ArgMax": _make_axis_positive,
+    "ArgMin": _make_axis_positive,
     "BatchNormalization": _require_inference_batch_norm,
     "Col2Im": lower_col2im,
+    "Compress": _compress,
     "ConvTranspose": _resolve_conv_transpose_padding,
     "DFT": dft_and_resize_to_matmul.replace_dft,
     "Dropout": _dropout,
@@ -316,10 +381,11 @@ _RULES: Mapping[str, Callable[[NodeRewriter], None]] = {
     "RNN": rewrite_batch_first_rnn,
     "ReduceMax": _boolean_extremum,
     "ReduceMin": _boolean_extremum,
-    "Resize": dft_and_resize_to_matmul.resize,
+    "Resize": _resize,
     "ReverseSequence": reverse_sequences,
     "RoiAlign": _require_average_roi_align,
     "STFT": dft_and_resize_to_matmul.replace_stft,
+    "Slice": _slice_by_attributes,
     "SpaceToDepth": space_to_depth,
     "Sum": _sum,
     "TopK": _cast_topk_integers,

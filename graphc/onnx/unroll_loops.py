@@ -1,4 +1,4 @@
-"""Replace branches with known conditions by the branch taken, and unroll counted loops."""
+"""Replace an If by its branch if the condition is known, else by both; unroll counted loops."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,10 +11,11 @@ from mallorn.graphc.onnx import sequences_to_tensors
 KINDS = ("If", "Loop", "Scan")
 # Loops may add at most so many nodes to a model.
 UNROLLED = 10_000
+_WHERE_TAKES_ALL_TYPES = _SCAN_WITHOUT_BATCH = 9  # the first opset
 
 
 class Unknown(Exception):
-    """Raised if a condition or a loop's length is unknown, or the unrolled loop too long."""
+    """Raised if a condition, body or loop length is unknown, or the unrolled loop too long."""
 
 
 def unroll(walk: Any, node: NodeProto) -> bool:
@@ -48,10 +49,42 @@ def names_read(node: NodeProto) -> set[str]:
 def _branch(walk: Any, node: NodeProto) -> None:
     condition = walk.value(node.input[0])
     if condition is None:
-        raise Unknown
+        _compute_both_branches(walk, node)
+        return
     branch = "then_branch" if np.all(condition) else "else_branch"
     results = _inline_graph(walk, _graph_attribute(node, branch), node.output[0], [])
     _append_result_copies(walk, node.output, results)
+
+
+def _compute_both_branches(walk: Any, node: NodeProto) -> None:
+    """Compute both branches and select the results of one. If a branch cannot run with these
+    input sizes, take the other. Raises Unknown if results differ in type or size, or if a
+    branch divides integers, because a division by 0 stops the program."""
+    mark, result = walk.kept_count(), node.output[0]
+    branches = []
+    for name in ("then", "else"):
+        start, impossible_count = walk.kept_count(), walk.impossible_count
+        names = _inline_graph(walk, _graph_attribute(node, f"{name}_branch"), f"{result}/{name}", [])
+        if walk.impossible_count == impossible_count:
+            branches.append(names)
+        else:
+            walk.drop_kept(start)
+            walk.impossible_count = impossible_count
+    if not branches or any(walk.divides_integers(inner) for inner in walk.kept_since(mark)):
+        raise Unknown
+    for names in zip(*branches, strict=True):
+        types = {walk.typed_sizes(name) for name in names}
+        if None in types or len(types) > 1 or walk.opset < _WHERE_TAKES_ALL_TYPES:
+            raise Unknown
+    if len(branches) == 1:
+        _append_result_copies(walk, node.output, branches[0])
+        return
+    scalar = _add_known_constant(walk, node, "scalar", np.array([], "int64"))
+    condition = f"{result}/condition"  # a file may have it as a vector with one element
+    walk.node(helper.make_node("Reshape", [node.input[0], scalar], [condition]))
+    for name, *names in zip(node.output, *branches, strict=False):
+        if name:
+            walk.node(helper.make_node("Where", [condition, *names], [name]))
 
 
 def _loop(walk: Any, node: NodeProto) -> None:
@@ -78,32 +111,43 @@ def _loop(walk: Any, node: NodeProto) -> None:
 
 def _scan(walk: Any, node: NodeProto) -> None:
     options = {attribute.name: attribute for attribute in node.attribute}
+
+    def numbers(name: str, count: int) -> list[int]:
+        return list(options[name].ints) if name in options else [0] * count
+
     count = options["num_scan_inputs"].i
     states, sequences = node.input[: len(node.input) - count], node.input[len(node.input) - count :]
-    axes = list(options["scan_input_axes"].ints) if "scan_input_axes" in options else [0] * count
-    directions = ("scan_input_directions", "scan_output_directions")
-    is_reversed = any(any(options[name].ints) for name in directions if name in options)
+    outputs = node.output[len(states) :]
+    axes, backwards = numbers("scan_input_axes", count), numbers("scan_input_directions", count)
     steps = walk.size(sequences[0], axes[0])
-    if steps is None or is_reversed:
+    if steps is None or walk.opset < _SCAN_WITHOUT_BATCH:
         raise Unknown
+    places = [
+        _add_known_constant(walk, node, f"step_{step}", np.array(step, "int64")) for step in range(steps)
+    ]
     collected, body = [], _graph_attribute(node, "body")
     for step in range(steps):
-        index_name = _add_known_constant(walk, node, f"step_{step}", np.array(step, "int64"))
         slices = [f"{node.output[0]}_slice_{step}_{index}" for index in range(count)]
-        for name, sequence, axis in zip(slices, sequences, axes, strict=True):
-            walk.node(helper.make_node("Gather", [sequence, index_name], [name], axis=axis))
+        for name, sequence, axis, is_reversed in zip(slices, sequences, axes, backwards, strict=True):
+            place = places[-1 - step if is_reversed else step]
+            walk.node(helper.make_node("Gather", [sequence, place], [name], axis=axis))
         results = _inline_graph(walk, body, f"{node.output[0]}_{step}", [*states, *slices])
         states = results[: len(states)]
         collected.append(results[len(states) :])
     _append_result_copies(walk, node.output, states)
-    outputs = node.output[len(states) :]
-    places = list(options["scan_output_axes"].ints) if "scan_output_axes" in options else [0] * len(outputs)
-    _stack_step_results(walk, outputs, collected, places)
+    turned = numbers("scan_output_directions", len(outputs))
+    rows = [
+        [collected[-1 - step if is_reversed else step][index] for index, is_reversed in enumerate(turned)]
+        for step in range(steps)
+    ]
+    _stack_step_results(walk, outputs, rows, numbers("scan_output_axes", len(outputs)))
 
 
 def _graph_attribute(node: NodeProto, name: str) -> GraphProto:
-    graph: GraphProto = next(attribute.g for attribute in node.attribute if attribute.name == name)
-    return graph
+    graphs: list[GraphProto] = [attribute.g for attribute in node.attribute if attribute.name == name]
+    if not graphs:
+        raise Unknown
+    return graphs[0]
 
 
 def _add_known_constant(walk: Any, node: NodeProto, name: str, value: Any) -> str:

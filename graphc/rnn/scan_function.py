@@ -31,7 +31,9 @@ class Scan:
     backwards: tuple[bool, ...]  # whether each direction is reversed
     lanes: int
     resets_late: bool = True  # a GRU resets its state after the product, not before
-    is_rectified: bool = False  # an RNN with ReLU instead of a hyperbolic tangent
+    functions: tuple[str, ...] = ()  # of gates, candidates and results, as ONNX orders them
+    has_peepholes: bool = False  # an LSTM whose gates see the cell
+    has_lengths: bool = False  # sequences end earlier: states stay, and results are zero
 
     @property
     def gates(self) -> int:
@@ -77,6 +79,10 @@ class Scan:
             shapes["C"] = state
         if self.kind == "GRU":
             shapes["O"] = self.packed
+        if self.has_peepholes:
+            shapes["P"] = self.packed
+        if self.has_lengths:
+            shapes["L"] = (self.batch,)
         return shapes
 
     @property
@@ -115,8 +121,10 @@ def _region(scan: Scan, name: str, shape: tuple[int, ...]) -> str:
             places[1:3] = [rows, direction]
         case "Y":
             places[1:3] = [direction, rows]
-        case "R" | "O":
+        case "R" | "O" | "P":
             places[0] = direction
+        case "L":
+            places[0] = rows
         case _:
             places[:2] = [direction, rows]
     return f"{name}[{', '.join(places)}]"
@@ -134,6 +142,16 @@ for i in T.vectorized({lanes}):
     {target} = (q * f * f + f + T.float32(1)) * power
     {target} = T.float32({scale}) / (T.float32(1) + {target}) - T.float32({less})
 """
+
+
+# Other activations of `x`, with one or two numbers.
+ACTIVATIONS = {
+    "relu": "T.max({x}, T.float32(0))",
+    "leakyrelu": "T.max({x}, {x} * T.float32({alpha}))",
+    "hardsigmoid": "T.max(T.min({x} * T.float32({alpha}) + T.float32({beta}), T.float32(1)), T.float32(0))",
+    "softsign": "{x} / (T.float32(1) + T.abs({x}))",
+}
+SIGMOID, TANH = "sigmoid", "tanh"
 
 
 def format_layer_body(scan: Any) -> str:
@@ -156,9 +174,11 @@ def format_layer_body(scan: Any) -> str:
         for name, cell in cells.items()
     ]
     parts = f"for b in range({scan.packed[1]}):"
+    unit = _format_unit_index(scan)
     copies = [
-        f"h[{_format_unit_index(scan)}] = w[{_format_unit_index(scan)}]",
-        f"Y[{_format_step_index(scan)}, {_format_row_index(scan)}, j] = w[{_format_unit_index(scan)}]",
+        f"h[{unit}] = {_unless_ended(scan, 'm', f'w[{unit}]', f'h[{unit}]')}",
+        f"Y[{_format_step_index(scan)}, {_format_row_index(scan)}, j] = "
+        f"{_unless_ended(scan, 'm', f'w[{unit}]', 'T.float32(0)')}",
     ]
     if scan.kind == "GRU":
         passes = [_format_gru_reset_after(scan)] if scan.resets_late else _format_gru_reset_before(scan)
@@ -172,23 +192,34 @@ def format_layer_body(scan: Any) -> str:
 def _lstm(scan: Any) -> list[str]:
     """Return the lines of an LSTM step; gates are in ONNX's order: input, output, forget, cell."""
     lines = _sums(scan, "h", range(4))
-    for (i, o, f, g), j, _ in _list_unit_vectors(scan):
-        lines += [_activate(scan, gate, 1) for gate in (i, o, f)]
-        lines += [_activate(scan, g, 2)]
-        lines += [_vector(scan, f"c[{j}] = {f}[i] * c[{j}] + {i}[i] * {g}[i]")]
+    for index, ((i, o, f, g), j, _) in enumerate(_list_unit_vectors(scan)):
+        cell = f"{f}[i] * c[{j}] + {i}[i] * {g}[i]"
+        vector = index % scan.wide * scan.gates
+        if scan.has_peepholes:  # gates see the cell: the output gate its next state
+            lines += [_look_at_cell(scan, gate, vector + place, j) for place, gate in ((0, i), (2, f))]
+        early = (i, f) if scan.has_peepholes else (i, o, f)
+        lines += [_activate(scan, gate, 0) for gate in early]
+        lines += [_activate(scan, g, 1)]
+        lines += [_vector(scan, f"c[{j}] = {_unless_ended(scan, index // scan.wide, cell, f'c[{j}]')}")]
+        if scan.has_peepholes:
+            lines += [_look_at_cell(scan, o, vector + 1, j), _activate(scan, o, 0)]
         lines += [
-            _format_sigmoid_or_tanh(scan, f"c[{j}]", f"w[{j}]", 2),
+            _format_activation(scan, f"c[{j}]", f"w[{j}]", 2),
             _vector(scan, f"w[{j}] = {o}[i] * w[{j}]"),
         ]
     return lines
+
+
+def _look_at_cell(scan: Any, gate: str, number: int, cell: str) -> str:
+    return _vector(scan, f"{gate}[i] = {gate}[i] + P[vd, b, {number}, i] * c[{cell}]")
 
 
 def _format_gru_reset_after(scan: Any) -> list[str]:
     """Return the lines of a GRU step that resets the state after its product."""
     lines = _sums(scan, "h", range(3))
     for (z, r, n), j, own in _list_unit_vectors(scan):
-        lines += [_activate(scan, gate, 1) for gate in (z, r)]
-        lines += [_vector(scan, f"{n}[i] = {own} + {r}[i] * {n}[i]"), _activate(scan, n, 2)]
+        lines += [_activate(scan, gate, 0) for gate in (z, r)]
+        lines += [_vector(scan, f"{n}[i] = {own} + {r}[i] * {n}[i]"), _activate(scan, n, 1)]
         lines += [_vector(scan, f"w[{j}] = {n}[i] + {z}[i] * (h[{j}] - {n}[i])")]
     return lines
 
@@ -197,19 +228,16 @@ def _format_gru_reset_before(scan: Any) -> list[list[str]]:
     """Return two lists of lines of a GRU step that resets the state before its product."""
     gates, last = _sums(scan, "h", range(2)), _sums(scan, "g", [2])
     for (z, r, n), j, _ in _list_unit_vectors(scan):
-        gates += [_format_sigmoid_or_tanh(scan, f"{z}[i]", f"w[{j}]", 1), _activate(scan, r, 1)]
+        gates += [_format_activation(scan, f"{z}[i]", f"w[{j}]", 0), _activate(scan, r, 0)]
         gates += [_vector(scan, f"g[{j}] = {r}[i] * h[{j}]")]
-        last += [_activate(scan, n, 2), _vector(scan, f"w[{j}] = {n}[i] + w[{j}] * (h[{j}] - {n}[i])")]
+        last += [_activate(scan, n, 1), _vector(scan, f"w[{j}] = {n}[i] + w[{j}] * (h[{j}] - {n}[i])")]
     return [gates, last]
 
 
 def _rnn(scan: Any) -> list[str]:
     lines = _sums(scan, "h", [0])
     for (a,), j, _ in _list_unit_vectors(scan):
-        if scan.is_rectified:
-            lines.append(_vector(scan, f"w[{j}] = T.max({a}[i], T.float32(0))"))
-        else:
-            lines.append(_format_sigmoid_or_tanh(scan, f"{a}[i]", f"w[{j}]", 2))
+        lines.append(_format_activation(scan, f"{a}[i]", f"w[{j}]", 0))
     return lines
 
 
@@ -247,6 +275,14 @@ def _format_step_index(scan: Any) -> str:
     return f"T.if_then_else(vd == 0, s, {back}), vd"
 
 
+def _unless_ended(scan: Any, row: int | str, value: str, otherwise: str) -> str:
+    """Return an expression: `value` at steps of a row's sequence, `otherwise` after its end."""
+    if not scan.has_lengths:
+        return value
+    step = _format_step_index(scan).removesuffix(", vd")
+    return f'T.Select(T.Cast("float32", {step}) < L[vn * {scan.rows} + {row}], {value}, {otherwise})'
+
+
 def _list_unit_vectors(scan: Any) -> list[tuple[list[str], str, str]]:
     """List per vector of units: its gates' sums, its state index, its last gate's input."""
     length, cells = scan.vectors * scan.lanes, []
@@ -260,12 +296,16 @@ def _list_unit_vectors(scan: Any) -> list[tuple[list[str], str, str]]:
     return cells
 
 
-def _activate(scan: Any, gate: str, scale: int) -> str:
-    return _format_sigmoid_or_tanh(scan, f"{gate}[i]", f"{gate}[i]", scale)
+def _activate(scan: Any, gate: str, position: int) -> str:
+    return _format_activation(scan, f"{gate}[i]", f"{gate}[i]", position)
 
 
-def _format_sigmoid_or_tanh(scan: Any, source: str, target: str, scale: int) -> str:
-    """Return lines that apply a sigmoid or, with a scale of 2, a hyperbolic tangent."""
+def _format_activation(scan: Any, source: str, target: str, position: int) -> str:
+    """Return lines that apply the layer's activation at a position of its `functions`."""
+    function = scan.functions[position]
+    if function not in (SIGMOID, TANH):
+        return _vector(scan, f"{target} = {function.replace('{x}', source)}")
+    scale = 1 if function == SIGMOID else 2
     return _SQUASHED.format(
         lanes=scan.lanes, source=source, target=target, scale=scale, less=scale - 1
     ).strip()

@@ -30,6 +30,7 @@ LOOK_EVERY_SEC: Final = 2.0
 IR_VERSION, INITIALIZER, INPUT = 1, 5, 11
 TENSOR_NAME, EXTERNAL_DATA, KEY, VALUE = 8, 13, 1, 2
 INPUT_NAME, SIZE, SIZE_NAME = 1, 1, 2
+MOST_SIZE: Final = 1 << 31  # a negative size is read as a larger number, and means a free dimension
 DIMENSION: Final = (2, 1, 2, 1)  # path from an input: its type, the tensor's type, its shape
 
 
@@ -236,8 +237,9 @@ def find_free_inputs(file: Path, options: OptionKwargs) -> dict[str, list[int | 
         for start, end in nested_fields(view, GRAPH, INPUT):
             name = "".join(texts(start, end, INPUT_NAME))
             shape: list[int | str] = [
-                number_of(view, *dimension, SIZE) or "".join(texts(*dimension, SIZE_NAME)) or "?"
+                size if 0 < size < MOST_SIZE else "".join(texts(*dimension, SIZE_NAME)) or "?"
                 for dimension in nested_fields(view, *DIMENSION, within=(start, end))
+                for size in [number_of(view, *dimension, SIZE) or 0]
             ]
             if name not in fixed and any(isinstance(item, str) for item in shape):
                 free[name] = shape

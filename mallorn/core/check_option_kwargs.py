@@ -1,7 +1,7 @@
 """Job options as typed keyword arguments, and their checks before a job is submitted."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypedDict
+from typing import Final, Literal, TypedDict
 
 from pydantic import ValidationError
 
@@ -103,15 +103,57 @@ def check_mode(options: JobOptions, trials: int | None = None, minutes: float | 
             )
 
 
+Shape = Sequence[int | str]  # names of free dimensions, `?` for one without
+CHANNELS: Final = (1, 3, 4)  # of pictures
+PICTURE_SIDE: Final = 224
+SEQUENCE: Final = 128
+
+
+def guess_sizes(shapes: Mapping[str, Shape]) -> dict[str, list[int]]:
+    """Return likely shapes of inputs with free dimensions: one picture, or one sequence.
+
+    A name of a dimension has one size. ONNX does not tell what a dimension means.
+    """
+    sizes: dict[int | str, int] = {shape[0]: 1 for shape in shapes.values() if shape and shape[0] != "?"}
+    for shape in shapes.values():
+        for axis, size in enumerate(shape):
+            if isinstance(size, str) and size != "?":
+                sizes.setdefault(size, _guess_size(shape, axis))
+    return {
+        name: [
+            size if isinstance(size, int) else sizes.get(size, _guess_size(shape, axis))
+            for axis, size in enumerate(shape)
+        ]
+        for name, shape in shapes.items()
+    }
+
+
+def _guess_size(shape: Shape, axis: int) -> int:
+    channels_first, channels_last = axis in (2, 3), axis in (1, 2)
+    if len(shape) == 4 and (
+        (channels_first and shape[1] in CHANNELS) or (channels_last and shape[3] in CHANNELS)
+    ):
+        return PICTURE_SIDE
+    is_length = axis == len(shape) - 1 or shape[axis] != "?"
+    return SEQUENCE if axis and is_length else 1
+
+
 def free_dimensions_error(
-    free: Mapping[str, Sequence[int | str]], fixed: Mapping[str, Sequence[int]] | None
+    free: Mapping[str, Shape], fixed: Mapping[str, Sequence[int]] | None
 ) -> InvalidModel:
     """Return an error with the options that fix the inputs `free`; `fixed` shapes are given already."""
     texts = [f"{name} [{', '.join(map(str, shape))}]" for name, shape in free.items()]
-    bound = {name: [size if isinstance(size, int) else 1 for size in shape] for name, shape in free.items()}
+    bound = guess_sizes(free)
     hint = " ".join(f"--input-shape {name}:{','.join(map(str, shape))}" for name, shape in bound.items())
-    names = dict.fromkeys(size for shape in free.values() for size in shape if isinstance(size, str))
-    if "?" not in names:
-        hint += f"   or, for a range,  {' '.join(f'--dynamic {name}=1..64' for name in names)}"
+    largest = {
+        label: max(64, size)
+        for name, shape in free.items()
+        for label, size in zip(shape, bound[name], strict=True)
+        if isinstance(label, str)
+    }
+    if "?" not in largest:
+        ranges = " ".join(f"--dynamic {label}=1..{most}" for label, most in largest.items())
+        hint += f"   or, for a range,  {ranges}"
+    hint += "   (guessed: take the sizes that your program uses)"
     message = f"these inputs have free dimensions: {'; '.join(texts)}"
     return InvalidModel(message, hint=hint, suggest={"input_shapes": {**(fixed or {}), **bound}})

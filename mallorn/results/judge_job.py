@@ -35,6 +35,9 @@ def judge_job(job: JobStatus) -> Verdict:
         if level is Level.GOOD and (not report.is_undisturbed or report.skipped_steps):
             level = Level.FAIR
         texts = _describe_performance(job, race)
+        if job.graph is not None and (region := job.graph.region) is not None:
+            texts[0] = f"of the {region.nodes} of {region.total} nodes that are compiled: {texts[0]}"
+            level = Level.FAIR if level is Level.GOOD else level
         if (measurer := report.measured_by) and measurer not in ON_DEVICES:
             ending = ", on no device" if measurer in VIRTUAL_DEVICES else ""
             texts = [f"measured by {measurer}{ending}", *texts]

@@ -17,6 +17,8 @@ set_target_properties(mallorn::tvm_runtime PROPERTIES IMPORTED_LINK_DEPENDENT_LI
 add_library(mallorn::runtime INTERFACE IMPORTED)
 target_compile_features(mallorn::runtime INTERFACE cxx_std_17)
 target_include_directories(mallorn::runtime INTERFACE "${_package}/include" "${_ffi}/include")
+# What a program gives to onnxruntime's RegisterExecutionProviderLibrary.
+set(mallorn_runtime_ONNXRUNTIME_PROVIDER "${_package}/lib/libmallorn_onnxruntime.so")
 # A program needs the runtime's registrations and none of its symbols.
 target_link_options(mallorn::runtime INTERFACE -Wl,--no-as-needed)
 target_link_libraries(mallorn::runtime INTERFACE mallorn::tvm_runtime mallorn::tvm_ffi ${CMAKE_DL_LIBS})

@@ -50,7 +50,8 @@ struct Refused : std::runtime_error {
 
 struct TensorSpec {
   std::string name, dtype;
-  std::vector<int64_t> shape;  // kFree where calls choose the size
+  std::vector<int64_t> shape;           // kFree where calls choose the size
+  std::vector<std::string> free_sizes;  // their names, such as "past + new"; empty elsewhere
 };
 
 // A tensor of this CPU's memory, not initialised.
@@ -153,9 +154,10 @@ inline std::vector<TensorSpec> Specs(const ffi::Any& rows) {
   std::vector<TensorSpec> specs;
   for (const ffi::Any& row : rows.cast<ffi::json::Array>()) {
     ffi::json::Object fields = row.cast<ffi::json::Object>();
-    TensorSpec spec{Text(fields[ffi::String("name")]), Text(fields[ffi::String("dtype")]), {}};
+    TensorSpec spec{Text(fields[ffi::String("name")]), Text(fields[ffi::String("dtype")]), {}, {}};
     for (const ffi::Any& size : fields[ffi::String("shape")].cast<ffi::json::Array>()) {
       spec.shape.push_back(size.try_cast<int64_t>().value_or(kFree));
+      spec.free_sizes.push_back(spec.shape.back() == kFree ? Text(size) : "");
     }
     specs.push_back(std::move(spec));
   }
@@ -172,40 +174,116 @@ inline std::string Describe(const std::string& dtype, const std::vector<int64_t>
 
 }  // namespace detail
 
+// What a library says about itself, read without loading it.
+struct LibraryFile {
+  std::string path;
+  ffi::json::Object meta;
+  std::vector<TensorSpec> inputs, outputs;
+  std::map<std::string, std::pair<int64_t, int64_t>> ranges;  // smallest and largest size by name
+
+  // Throws Refused if the file is no library of Mallorn.
+  static LibraryFile Read(const std::string& path) {
+    LibraryFile file{path, {}, {}, {}, {}};
+    const std::string text = detail::ReadMetadata(path);
+    try {
+      file.meta = detail::ParseMetadata(text, path);
+      if (file.meta[ffi::String("format")].cast<int64_t>() != kFormat) {
+        throw Refused("the metadata of " + path + " have another format than this version of mallorn_runtime.h reads");
+      }
+      file.inputs = detail::Specs(file.meta[ffi::String("inputs")]);
+      file.outputs = detail::Specs(file.meta[ffi::String("outputs")]);
+      for (const auto& [name, bounds] : file.meta[ffi::String("ranges")].cast<ffi::json::Object>()) {
+        ffi::json::Array pair = bounds.cast<ffi::json::Array>();
+        file.ranges[detail::Text(name)] = {pair[0].cast<int64_t>(), pair[1].cast<int64_t>()};
+      }
+    } catch (const ffi::Error& error) {
+      throw Refused("the metadata of " + path + " are damaged: " + error.what());
+    }
+    return file;
+  }
+
+  // Throws Refused if this machine cannot run the library.
+  void CheckMachine() const {
+    std::set<std::string> flags = detail::CpuFlags();
+    std::string lacking;
+    try {
+      ffi::json::Object target = meta[ffi::String("target")].cast<ffi::json::Object>();
+      if (detail::Text(target[ffi::String("kind")]) != "llvm") throw Refused(path + " is not for CPUs");
+      for (const ffi::Any& feature : meta[ffi::String("cpu_features")].cast<ffi::json::Array>()) {
+        std::string name = detail::Text(feature);
+        if (!flags.empty() && flags.count(name) == 0) lacking += (lacking.empty() ? "" : ", ") + name;
+      }
+    } catch (const ffi::Error& error) {
+      throw Refused("the metadata of " + path + " are damaged: " + error.what());
+    }
+    if (!lacking.empty()) {
+      throw Refused(path + " needs CPU features that this machine lacks: " + lacking +
+                    "; tune or compile the model for this machine");
+    }
+  }
+};
+
+// A library in memory. Its virtual machines share weights and threads.
+class LoadedLibrary {
+ public:
+  // Throws Refused if the file cannot be loaded.
+  LoadedLibrary(const LibraryFile& file, const std::string& path) : file_(path), is_free_(!file.ranges.empty()) {
+    // The loader looks for a name without a slash among the system's libraries.
+    if (path.find('/') == std::string::npos) file_ = "./" + path;
+    try {
+      module_ = ffi::Module::LoadFromFile(file_);
+      create_ = module_.value()->GetFunction("vm_load_executable").value();
+    } catch (const ffi::Error& error) {
+      throw Refused(file.path + " cannot be loaded: " + error.what());
+    }
+  }
+
+  // The library's function, in a virtual machine that runs one call at a time.
+  ffi::Function CreateMain() const {
+    constexpr int kNaive = 1, kPooled = 2;  // the pool keeps freed memory by exact size
+    ffi::Module machine = create_().cast<ffi::Module>();
+    machine->GetFunction("vm_initialization").value()(static_cast<int>(kDLCPU), 0, is_free_ ? kNaive : kPooled);
+    return machine->GetFunction("main").value();
+  }
+
+  // Sets the number of threads, the calling one included.
+  void SetThreads(int threads) const {
+    void* handle = dlopen(file_.c_str(), RTLD_NOW | RTLD_NOLOAD);
+    void* function = handle == nullptr ? nullptr : dlsym(handle, "mallorn_set_threads");
+    if (handle != nullptr) dlclose(handle);
+    if (function == nullptr) throw Refused(file_ + " has no threads of its own, so they cannot be set");
+    using SetThreads = int (*)(int, const unsigned char*, size_t);
+    if (reinterpret_cast<SetThreads>(function)(threads, nullptr, 0) != 0) {
+      throw Refused("the number of threads must be 1 to 256");
+    }
+  }
+
+ private:
+  std::string file_;
+  bool is_free_;
+  ffi::Optional<ffi::Module> module_;
+  ffi::Function create_;
+};
+
 // A compiled model. Any number of threads may call Run at once.
 class Session {
  public:
   // `threads` counts the calling thread, too; 0: as many as the model was tuned for. Throws Refused, before
   // anything is loaded, if this machine cannot run the library.
-  explicit Session(const std::string& path, int threads = 0) : path_(path) {
-    const std::string text = detail::ReadMetadata(path);
-    try {
-      ffi::json::Object meta = Check(text);
-      inputs_ = detail::Specs(meta[ffi::String("inputs")]);
-      outputs_ = detail::Specs(meta[ffi::String("outputs")]);
-      is_free_ = !meta[ffi::String("ranges")].cast<ffi::json::Object>().empty();
-    } catch (const ffi::Error& error) {
-      throw Refused("the metadata of " + path_ + " are damaged: " + error.what());
-    }
-    // The loader looks for a name without a slash among the system's libraries.
-    std::string file = path.find('/') == std::string::npos ? "./" + path : path;
-    try {
-      library_ = ffi::Module::LoadFromFile(file);
-    } catch (const ffi::Error& error) {
-      throw Refused(path_ + " cannot be loaded: " + error.what());
-    }
-    if (threads != 0) SetThreads(file, threads);
+  explicit Session(const std::string& path, int threads = 0)
+      : file_(LibraryFile::Read(path)), library_((file_.CheckMachine(), file_), path) {
+    if (threads != 0) library_.SetThreads(threads);
   }
 
-  const std::vector<TensorSpec>& inputs() const { return inputs_; }
-  const std::vector<TensorSpec>& outputs() const { return outputs_; }
+  const std::vector<TensorSpec>& inputs() const { return file_.inputs; }
+  const std::vector<TensorSpec>& outputs() const { return file_.outputs; }
 
   // Returns the outputs by name, for inputs by name; both share memory with the tensors of the caller. An output
   // that the model only passes on is the memory of the input or weight itself.
   Tensors Run(const Tensors& given) {
     std::vector<ffi::AnyView> arguments;
-    for (const TensorSpec& spec : inputs_) arguments.push_back(Find(given, spec));
-    if (given.size() != inputs_.size()) throw Refused(path_ + " has fewer inputs than were given");
+    for (const TensorSpec& spec : inputs()) arguments.push_back(Find(given, spec));
+    if (given.size() != inputs().size()) throw Refused(file_.path + " has fewer inputs than were given");
     ffi::Function main = Take();
     ffi::Any result;
     main.CallPacked(arguments.data(), static_cast<int32_t>(arguments.size()), &result);
@@ -213,47 +291,20 @@ class Session {
       std::lock_guard<std::mutex> lock(mutex_);
       idle_.push_back(main);
     }
-    Tensors outputs;
+    Tensors found;
     if (auto tensor = result.as<ffi::Tensor>()) {
-      outputs.emplace(outputs_.at(0).name, *tensor);
+      found.emplace(outputs().at(0).name, *tensor);
     } else {
       ffi::Array<ffi::Tensor> tensors = result.cast<ffi::Array<ffi::Tensor>>();
-      for (size_t i = 0; i < outputs_.size(); ++i) outputs.emplace(outputs_[i].name, tensors[i]);
+      for (size_t i = 0; i < outputs().size(); ++i) found.emplace(outputs()[i].name, tensors[i]);
     }
-    return outputs;
+    return found;
   }
 
  private:
-  ffi::json::Object Check(const std::string& text) const {
-    ffi::json::Object meta = detail::ParseMetadata(text, path_);
-    if (meta[ffi::String("format")].cast<int64_t>() != kFormat) {
-      throw Refused("the metadata of " + path_ + " has another format than this version of mallorn_runtime.h reads");
-    }
-    ffi::json::Object target = meta[ffi::String("target")].cast<ffi::json::Object>();
-    if (detail::Text(target[ffi::String("kind")]) != "llvm") throw Refused(path_ + " is not for CPUs");
-    std::set<std::string> flags = detail::CpuFlags();
-    std::string lacking;
-    for (const ffi::Any& feature : meta[ffi::String("cpu_features")].cast<ffi::json::Array>()) {
-      std::string name = detail::Text(feature);
-      if (!flags.empty() && flags.count(name) == 0) lacking += (lacking.empty() ? "" : ", ") + name;
-    }
-    if (!lacking.empty()) throw Refused(path_ + " needs CPU features that this machine lacks: " + lacking);
-    return meta;
-  }
-
-  void SetThreads(const std::string& file, int threads) const {
-    void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_NOLOAD);
-    void* function = handle == nullptr ? nullptr : dlsym(handle, "mallorn_set_threads");
-    if (function == nullptr) throw Refused(path_ + " has no threads of its own, so they cannot be set");
-    using SetThreads = int (*)(int, const unsigned char*, size_t);
-    int failed = reinterpret_cast<SetThreads>(function)(threads, nullptr, 0);
-    dlclose(handle);
-    if (failed != 0) throw Refused("the number of threads must be 1 to 256");
-  }
-
   ffi::AnyView Find(const Tensors& given, const TensorSpec& spec) const {
     auto found = given.find(spec.name);
-    if (found == given.end()) throw Refused(path_ + " also needs input " + spec.name);
+    if (found == given.end()) throw Refused(file_.path + " also needs input " + spec.name);
     const ffi::Tensor& tensor = found->second;
     bool is_right = ffi::DLDataTypeToString(tensor.dtype()) == spec.dtype &&
                     tensor.ndim() == static_cast<int>(spec.shape.size()) && tensor.IsContiguous() &&
@@ -263,31 +314,22 @@ class Session {
     }
     if (is_right) return tensor;
     std::vector<int64_t> shape(tensor.shape().begin(), tensor.shape().end());
-    throw Refused("input " + spec.name + " of " + path_ + " is " +
+    throw Refused("input " + spec.name + " of " + file_.path + " is " +
                   detail::Describe(std::string(ffi::DLDataTypeToString(tensor.dtype())), shape) + "; " +
                   detail::Describe(spec.dtype, spec.shape) + ", contiguous and aligned to 64 bytes, is wanted");
   }
 
   // An idle virtual machine's function, or a new one's; a machine runs one call at a time.
   ffi::Function Take() {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (!idle_.empty()) {
-        ffi::Function main = idle_.back();
-        idle_.pop_back();
-        return main;
-      }
-    }
-    constexpr int kNaive = 1, kPooled = 2;  // the pool keeps freed memory by exact size
-    ffi::Module machine = library_.value()->GetFunction("vm_load_executable").value()().cast<ffi::Module>();
-    machine->GetFunction("vm_initialization").value()(static_cast<int>(kDLCPU), 0, is_free_ ? kNaive : kPooled);
-    return machine->GetFunction("main").value();
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (idle_.empty()) return library_.CreateMain();
+    ffi::Function main = idle_.back();
+    idle_.pop_back();
+    return main;
   }
 
-  std::string path_;
-  std::vector<TensorSpec> inputs_, outputs_;
-  bool is_free_ = false;
-  ffi::Optional<ffi::Module> library_;
+  LibraryFile file_;
+  LoadedLibrary library_;
   std::mutex mutex_;
   std::vector<ffi::Function> idle_;
 };

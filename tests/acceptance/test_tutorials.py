@@ -10,7 +10,8 @@ from tests.fixtures.tutorials import Block, Checkout, blocks
 
 PAGES = ROOT / "docs" / "tutorials"
 # In an order in which each finds what it says that it needs.
-TUTORIALS = ("replay", "tune", "stock-tvm", "use", "searcher", "cost-model", "fleet")
+# The code of `onnxruntime` runs in an environment of its own (test_onnxruntime.py).
+TUTORIALS = ("replay", "tune", "stock-tvm", "use", "onnxruntime", "searcher", "cost-model", "fleet")
 LONG = {"replay", "use", "fleet", "cost-model"}
 EACH = [pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in TUTORIALS]
 

@@ -95,7 +95,8 @@ def complete_export(stage: LeasedStage, winners: Sequence[Winner], directory: Pa
         recipe=graph.recipe,
         inputs=graph.inputs,
         outputs=graph.outputs,
-        input_shapes=largest_shapes(stage),
+        input_shapes=stage.options.input_shapes if graph.region else largest_shapes(stage),
+        region=graph.region,
         dynamic=dynamic,
         input_ranges=graph.input_ranges,
         workloads=workloads,
@@ -113,8 +114,10 @@ def complete_export(stage: LeasedStage, winners: Sequence[Winner], directory: Pa
 
 def largest_shapes(stage: LeasedStage) -> dict[str, list[int]]:
     """Return the shapes of inputs with free dimensions: those for which the model was tuned
-    or, if it was tuned at several sizes, those of the largest size."""
+    or, if it was tuned at several sizes, those of the largest size. A region has none."""
     dynamic = stage.graph_report.dynamic
+    if stage.graph_report.region is not None:
+        return {}
     return stage.options.input_shapes if dynamic is None else dynamic.shapes(dynamic.largest)
 
 

@@ -22,7 +22,7 @@ from mallorn.workers.finish.step_log import StepLog
 from mallorn.workers.host.background_load import run_load_programs
 from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.host.host_memory import is_large
-from mallorn.workers.interfaces.model_compiler import Compiled, ModelCompiler, Tuned
+from mallorn.workers.interfaces.model_compiler import REGION, Compiled, ModelCompiler, Tuned
 from mallorn.workers.interfaces.whole_model_engine import NodeDifference, WrongImport
 from mallorn.workers.measure.tracked_devices import of_class, shares_locks
 from mallorn.workers.process.leased_stage import LeasedStage, StageFolder
@@ -81,10 +81,14 @@ class JobModel:
     @classmethod
     def of(cls, stage: LeasedStage, graphs: ModelCompiler, folder: StageFolder, idle: IdleEngines) -> Self:
         """Return the job's model as it was imported, with its files in `folder`."""
-        path = stage.copy_model_files(folder.path)
+        path, region = stage.copy_model_files(folder.path), stage.graph_report.region
+        samples = stage.find_samples(path) if region is None else None  # a region has other inputs
+        if region is not None:
+            whole, path = path, folder.compiler_folder / REGION
+            graphs.cut_region(str(whole), stage.options.input_shapes, region, str(path))
         whole_model = WholeModel(
             path=path,
-            samples=stage.find_samples(path),
+            samples=samples,
             target=stage.target,
             recipe=stage.graph_report.recipe,
             input_shapes=largest_shapes(stage),

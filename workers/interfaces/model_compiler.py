@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Final
 
 from mallorn.core.values.candidate import Sketch
 from mallorn.core.values.dynamic_shapes import Dynamic
-from mallorn.core.values.graph_report import GraphReport, RemainingCopy, StoredRecipe, TensorSpec
+from mallorn.core.values.graph_report import GraphReport, Region, RemainingCopy, StoredRecipe, TensorSpec
 from mallorn.core.values.manifest import Manifest
 from mallorn.graphc.phases import PassEntry
 from mallorn.workers.interfaces.output_comparison import Agreement, Reference
@@ -19,6 +19,7 @@ from mallorn.workers.sandbox.landlock import READ, WRITE
 from mallorn.workers.subprocesses.child_process import Child
 from mallorn.workers.subprocesses.typed_method import method
 
+REGION: Final = "region.onnx"  # file of a model's compiled part, in the folder of the child
 Shapes = dict[str, list[int]]  # by input, for inputs with free dimensions
 Bounds = dict[str, list[int]]  # by free dimension: smallest and largest size
 Ranges = dict[str, list[int]]  # by integer input: lowest value, and highest exclusive
@@ -194,6 +195,18 @@ class ModelCompiler(Child):
     def extract(self, model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes) -> Extraction:
         """Import a model, run the recipe's graph passes that precede tuning, and return all
         its tasks."""
+
+    @method(limit_sec=3600.0)
+    def find_region(
+        self, model_path: str, target: str, input_shapes: Shapes, region_path: str | None
+    ) -> Region | None:
+        """Divide a model whose import fails; describe the largest part that can be compiled, and
+        write it as an ONNX file with `region_path`. None if nothing worth a call can be compiled."""
+
+    @method(limit_sec=600.0)
+    def cut_region(self, model_path: str, input_shapes: Shapes, region: Region, region_path: str) -> None:
+        """Write a region of a model as an ONNX file, which has fixed shapes. Raises InvalidModel
+        if the model lacks it."""
 
     @method(limit_sec=600.0)
     def list_passes(self) -> list[PassEntry]:

@@ -1,9 +1,11 @@
 """A job's import stage: a child process reads the model file, and the tasks are stored."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Final
 
 from sqlalchemy.orm import Session
@@ -11,8 +13,9 @@ from sqlalchemy.orm import Session
 from mallorn.core.errors import ClassRefused, InvalidModel, InvalidRequest, Unavailable
 from mallorn.core.job_options import KeptOptions
 from mallorn.core.states import JobState, StageKind
+from mallorn.core.targets import parse_target
 from mallorn.core.values.event import ImportedEvent
-from mallorn.core.values.graph_report import GraphReport
+from mallorn.core.values.graph_report import GraphReport, StoredRecipe
 from mallorn.core.virtual_devices import add_virtual_device
 from mallorn.db.repositories.job_events_and_warnings import NewJobWarning, Warnings
 from mallorn.db.repositories.job_transitions import IMPORTED_ANEW, ReplacedCode
@@ -25,7 +28,7 @@ from mallorn.db.repositories.workers import Workers
 from mallorn.db.repositories.workloads import NewWorkload, Workloads, tir_of
 from mallorn.workers.host.code_digest import code_digest
 from mallorn.workers.host.pause_while_timing import paused_while_timing
-from mallorn.workers.interfaces.model_compiler import Extraction, ModelTask
+from mallorn.workers.interfaces.model_compiler import REGION, Extraction, ModelCompiler, ModelTask, Shapes
 from mallorn.workers.interfaces.tensor_arguments import pack_arguments, unpack_arguments
 from mallorn.workers.measure.measurer_interface import DECLARE, UNDECLARED
 from mallorn.workers.process.leased_stage import LeasedStage, leased_stage, stage_folder
@@ -39,6 +42,7 @@ WITHOUT_SAMPLES: Final = "leave --inputs out, or give --input-shape in place of 
 MOST_NAMES: Final = 12
 NAMES_COMPARED: Final = 200
 COMPARED_CHARS: Final = 60
+PROVIDER: Final = "mallorn_runtime.onnxruntime.session_options(DIR)   (runs both; docs/runtime.md)"
 CHECK: Final = "check-model MODEL   (it comes with the package onnx; what is imported: docs/models.md)"
 
 
@@ -124,7 +128,7 @@ def extract_tasks(stage: LeasedStage) -> Extraction:
                 if ranges := stage.options.dynamic:
                     extraction = child.extract_range.call_with_limit(limit_sec, *request, ranges)
                 else:
-                    extraction = child.extract.call_with_limit(limit_sec, *request)
+                    extraction = extract_or_divide(child, folder.compiler_folder, limit_sec, *request)
                     if (samples := stage.find_samples(model)) is not None:  # wrong ones fail the job at once
                         folders = str(samples), str(folder.compiler_folder)
                         child.split_samples(str(model), *folders, stage.options.input_shapes)
@@ -132,6 +136,30 @@ def extract_tasks(stage: LeasedStage) -> Extraction:
                 message = f"TVM cannot turn this model into tasks: {error.headline}"
                 raise InvalidModel(message, hint=error.hint or CHECK) from None
     return replace(extraction, graph=extraction.graph.model_copy(update={"code": code_digest()}))
+
+
+def extract_or_divide(
+    child: ModelCompiler,
+    folder: Path,
+    limit_sec: float,
+    model: str,
+    target: str,
+    recipe: StoredRecipe,
+    shapes: Shapes,
+) -> Extraction:
+    """Import a model, or else its largest part that can be compiled: onnxruntime runs the rest.
+    Raises InvalidModel, with the error of the whole model, if there is no such part."""
+    try:
+        return child.extract.call_with_limit(limit_sec, model, target, recipe, shapes)
+    except InvalidModel:
+        path, region = str(folder / REGION), None
+        if parse_target(target).is_cpu:
+            with suppress(ChildFailed):  # the error of the whole model says more
+                region = child.find_region.call_with_limit(limit_sec, model, target, shapes, path)
+        if region is None:
+            raise
+        extraction = child.extract.call_with_limit(limit_sec, path, target, recipe, {})
+    return replace(extraction, graph=extraction.graph.model_copy(update={"region": region}))
 
 
 def _select_tasks(patterns: Sequence[str], tasks: Sequence[ModelTask]) -> dict[str, str]:
@@ -170,6 +198,9 @@ def _store(session: Session, stage: LeasedStage, extraction: Extraction) -> None
         troubles[name] = f"it is left out of this network: {reason}"
     for name, trouble in troubles.items():
         Warnings(session).add(stage.job.id, NewJobWarning(f"graph pass {name}", trouble))
+    if extraction.graph.region is not None:
+        warning = NewJobWarning("compiled in part", extraction.graph.region.sentence, PROVIDER)
+        Warnings(session).add(stage.job.id, warning)
     event = ImportedEvent(tasks=len(tasks), known_measurements=sum(task.known_at_start for task in tasks))
     stage.end_stage(session, JobState.TUNING, "", event)
 

@@ -40,6 +40,7 @@ from mallorn.workers.tvm.network.check_onnx_model import read_model
 from mallorn.workers.tvm.network.extract_tasks import extract
 from mallorn.workers.tvm.network.extract_tasks_of_range import extract_range
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.network.outside_nodes import cut_region, find_region
 from mallorn.workers.tvm.network.remaining_copies import count_remaining_copies
 from mallorn.workers.tvm.network.run_recipe_passes import PassFailed, as_tvm_target, name_pass_in_errors
 from mallorn.workers.tvm.network.sample_inputs import split_samples
@@ -119,6 +120,8 @@ ANSWERS: Final = (
     ModelCompiler.warm_up.make_handler(warm_up),
     ModelCompiler.read_signature.make_handler(read_signature),
     ModelCompiler.extract.make_handler(extract),
+    ModelCompiler.find_region.make_handler(find_region),
+    ModelCompiler.cut_region.make_handler(cut_region),
     ModelCompiler.list_passes.make_handler(pass_table),
     ModelCompiler.report_passes.make_handler(report_passes),
     ModelCompiler.import_ahead.make_handler(import_ahead),

@@ -1,11 +1,13 @@
 """Report of an import: the model's graph before and after the passes."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field, JsonValue
 
 from mallorn.core.values.base import Value
 from mallorn.core.values.dynamic_shapes import Dynamic
+
+MOST_REASONS: Final = 5  # named in a sentence
 
 
 class TensorSpec(Value):
@@ -59,6 +61,40 @@ class RemainingCopy(Value):
     calls: int = 1
 
 
+class OutsideNodes(Value):
+    """Nodes of one operator that are not compiled, for the same reason."""
+
+    operator: str
+    reason: str
+    count: int
+
+
+class Region(Value):
+    """The part of an ONNX graph that is compiled, between tensors of the graph; onnxruntime runs the rest."""
+
+    inputs: Annotated[list[str], Field(description="Tensors of the graph that the library takes.")]
+    outputs: Annotated[list[str], Field(description="Tensors of the graph that the library returns.")]
+    nodes: Annotated[int, Field(description="Compiled nodes.")]
+    outside: Annotated[list[OutsideNodes], Field(description="Nodes that cannot be compiled, and why.")]
+    rest: Annotated[int, Field(description="Nodes that could be compiled, but lie beyond those.")] = 0
+
+    @property
+    def total(self) -> int:
+        """Number of nodes of the graph."""
+        return self.nodes + self.rest + sum(each.count for each in self.outside)
+
+    @property
+    def sentence(self) -> str:
+        """Say which nodes are not compiled, and why."""
+        first = self.outside[:MOST_REASONS]
+        reasons = "; ".join(f"{each.count} {each.operator}: {each.reason}" for each in first)
+        more = "; and others" if len(self.outside) > MOST_REASONS else ""
+        return (
+            f"{self.nodes} of {self.total} nodes are compiled, and onnxruntime runs the rest. "
+            f"These cannot be compiled: {reasons}{more}"
+        )
+
+
 class GraphReport(Value):
     """The result of an import. Every key may be missing: earlier versions had fewer."""
 
@@ -79,6 +115,9 @@ class GraphReport(Value):
     recipe: StoredRecipe = StoredRecipe()
     dynamic: Annotated[
         Dynamic | None, Field(description="For a range of shapes; shapes in this report are the largest.")
+    ] = None
+    region: Annotated[
+        Region | None, Field(description="The compiled part of the graph; null: all of it.")
     ] = None
     tvm_version: str = ""
     code: Annotated[str, Field(description="Digest of the code that wrote this report.")] = ""

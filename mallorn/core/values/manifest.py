@@ -12,7 +12,7 @@ from mallorn.core.storable_json import quote_untrusted, read_json
 from mallorn.core.values.base import Value
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.finish_report import StoredLibrary
-from mallorn.core.values.graph_report import StoredRecipe, TensorSpec
+from mallorn.core.values.graph_report import Region, StoredRecipe, TensorSpec
 
 MANIFEST: Final = "manifest.json"
 LIBRARY: Final = "model.so"  # file name of the compiled model, beside the schedules
@@ -71,6 +71,7 @@ class Manifest(Value):
     outputs: list[TensorSpec] = []
     input_shapes: dict[str, list[int]] = {}  # shapes of inputs that the model leaves free
     dynamic: Dynamic | None = None  # for a range of shapes: those above are the largest
+    region: Region | None = None  # the compiled part of the graph; None: all of it
     input_ranges: dict[str, list[int]] = {}  # least and largest value of integer inputs
     workloads: list[TunedWorkload] = []
     without_schedule: list[str] = []

@@ -28,6 +28,7 @@ def test_what_a_device_measured_is_taken_back_once_that_was_agreed_to(
     shell(
         "without a terminal nothing is taken back", "devices withdraw 'a liar'", "dataset records --job JOB"
     )
+    shell("and the command named asks for no more", "devices withdraw 'a liar' --since 2100-01-01")
     shell("what is older stays", "devices withdraw 'a liar' --since 2100-01-01T12:30 --yes")
     monkeypatch.setattr(output, "can_ask_user", lambda: True)
     shell("a person agrees", "devices withdraw 'a liar'", "dataset records --job JOB", input="y\n")

@@ -67,6 +67,14 @@ def outlook(times: float, **changes: Any) -> Verdict:
     return done(times, report={"outlook": LITTLE_LEFT | changes})
 
 
+def test_the_figures_of_a_part_are_called_those_of_a_part_and_are_not_good() -> None:
+    outside = [{"operator": "Det", "reason": "TVM has no operator Det", "count": 2}]
+    region = {"inputs": ["x"], "outputs": ["y"], "nodes": 7, "outside": outside, "rest": 1}
+    whole, part = done(1.5), done(1.5, graph={"region": region})
+    assert part.summary == f"of the 7 of 10 nodes that are compiled: {whole.summary}"
+    assert (whole.level, part.level) == (Level.GOOD, Level.FAIR)
+
+
 UNCHECKED = {"source": "near", "basis": "carried", "confidence": "likely"}
 CHECKED = UNCHECKED | {"is_verified": True}
 AT_THE_LIMIT = {"limits": {"flop": 1e9, "peak_gflops": 200.0, "peak_share": 0.92}}

@@ -1,5 +1,6 @@
 """What a graph computes of constants and shapes is known before TVM sees it, and its results are the same."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from mallorn.graphc.export.compile_network import simplify_onnx_model
 from mallorn.graphc.onnx import fold_shapes, unroll_loops
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 from tests.fixtures.onnx_network import onnx_network
-from tests.unit.graphc.networks import run_onnxruntime
+from tests.unit.graphc.networks import run, run_onnxruntime
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 node = helper.make_node
@@ -189,7 +190,8 @@ def test_a_loop_within_a_branch_within_a_loop_is_written_out() -> None:
     assert operators(found).count("Add") == 3 * (3 + 1)
 
 
-def test_a_scan_is_written_out() -> None:
+@pytest.mark.parametrize("directions", [{}, {"scan_input_directions": [1]}, {"scan_output_directions": [1]}])
+def test_a_scan_is_written_out(directions: dict[str, list[int]]) -> None:
     body = helper.make_graph(
         [node("Add", ["state", "row"], ["next"]), node("Relu", ["next"], ["seen"])],
         "body",
@@ -205,6 +207,7 @@ def test_a_scan_is_written_out() -> None:
         num_scan_inputs=1,
         scan_input_axes=[1],
         scan_output_axes=[1],
+        **directions,
     )
     found = simple(model([scan], ["y", "all"], weights=start))
     assert operators(found).count("Relu") == 3
@@ -270,3 +273,49 @@ def test_many_nodes_are_walked_once_each(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_recomputed_shapes_are_imported_with_onnx_numbers(tmp_path: Any) -> None:
     onnx.save(model(flattening(), weights=SIZES), str(tmp_path / "model.onnx"))
     assert load_network(tmp_path / "model.onnx").outputs[0].shape == [2, 12]
+
+
+def convolving_branches(condition_shape: tuple[int, ...], other: NodeProto | None = None) -> ModelProto:
+    """An If on an input, with a convolution in one branch, and `other` or a convolution in the other."""
+    rng = np.random.default_rng(4)
+    weights = {name: rng.standard_normal((3, 3, 3)).astype("float32") for name in "vw"}
+    then = helper.make_graph([node("Conv", ["x", "v"], ["t"], pads=[1, 1])], "t", [], [info("t")])
+    last = other or node("Conv", ["x", "w"], ["e"], pads=[1, 1])
+    otherwise = helper.make_graph([last], "e", [], [info("e")])
+    choose = node("If", ["c"], ["y"], then_branch=then, else_branch=otherwise)
+    inputs = {"x": [2, 3, 4], "c": np.zeros(condition_shape, bool)}
+    return onnx_network([choose], inputs, {"y": [2, 3, 4]}, **weights)
+
+
+@pytest.mark.parametrize("condition", [np.array(True), np.array(False), np.array([False])], ids=str)
+def test_branches_of_equal_sizes_are_both_computed(tmp_path: Path, condition: Any) -> None:
+    onnx.save(given := convolving_branches(condition.shape), path := tmp_path / "m.onnx")
+    x = np.random.default_rng(0).standard_normal((2, 3, 4)).astype("float32")
+    wanted = run_onnxruntime(given, x, condition)[0]
+    np.testing.assert_allclose(run(load_network(path).mod, x, condition), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_branch_that_cannot_run_with_the_input_sizes_is_never_taken() -> None:
+    given = convolving_branches((), node("Squeeze", ["x"], ["e"], axes=[1]))
+    given.opset_import[0].version = 12
+    assert operators(simplify_onnx_model(given, {})) == ["Conv", "Identity"]
+
+
+def test_an_inner_branch_that_cannot_run_leaves_its_outer_branch_possible() -> None:
+    given = convolving_branches((), node("Squeeze", ["x"], ["e"], axes=[1]))
+    inner = given.graph.node[0]
+    inner.output[0] = "z"
+    then = helper.make_graph([inner], "t", [], [info("z")])
+    other = helper.make_graph([node("Neg", ["x"], ["n"])], "e", [], [info("n")])
+    given.graph.node[0].CopyFrom(node("If", ["c"], ["y"], then_branch=then, else_branch=other))
+    given.opset_import[0].version = 12
+    assert {"Conv", "Neg", "Where"} <= set(operators(simplify_onnx_model(given, {})))
+
+
+def test_a_branch_that_divides_integers_is_not_computed_beside_the_other() -> None:
+    then = helper.make_graph([node("Div", ["x", "d"], ["t"])], "t", [], [info("t", None, INT64)])
+    other = helper.make_graph([node("Neg", ["x"], ["e"])], "e", [], [info("e", None, INT64)])
+    choose = node("If", ["c"], ["y"], then_branch=then, else_branch=other)
+    numbers = np.zeros(3, "int64")
+    inputs = {"x": numbers, "d": numbers, "c": np.array(True)}
+    assert "If" in operators(simplify_onnx_model(onnx_network([choose], inputs, {"y": numbers}), {}))

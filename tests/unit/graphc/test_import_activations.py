@@ -15,7 +15,7 @@ from mallorn.graphc.core import pass_runner
 from mallorn.graphc.export import compile_network
 from mallorn.workers.tvm.network.graph_recipes import TUNED
 from tests.fixtures.onnx_network import onnx_network
-from tests.unit.graphc.networks import HASWELL, random, run
+from tests.unit.graphc.networks import HASWELL, random, run, run_onnxruntime
 from tests.unit.graphc.pass_conformance import operators
 
 SIZES = (1, 16, 7, 7)
@@ -69,3 +69,11 @@ def test_an_activation_computes_what_onnx_says(operator: str) -> None:
 def test_a_single_operand_is_itself(operator: str) -> None:
     x = relax.Var("x", relax.TensorType((3, 2), "float32"))
     assert CONVERTERS[operator](relax.BlockBuilder(), [x], {}, {}).same_as(x)
+
+
+def test_a_sigmoid_of_very_negative_numbers_is_nearer_to_float64_than_onnxruntime() -> None:
+    model = onnx_network([helper.make_node("Sigmoid", ["x"], ["y"])], {"x": [64]}, {"y": [64]})
+    x = np.linspace(-45, -11, 64, dtype="float32")
+    exact = 1 / (1 + np.exp(-x.astype("float64")))
+    np.testing.assert_allclose(run(compile_network.import_graph(model, {}, TARGET), x), exact, rtol=1e-5)
+    assert np.abs(run_onnxruntime(model, x)[0] - exact).max() > 1e-3 * exact.max()

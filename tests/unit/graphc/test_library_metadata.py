@@ -2,12 +2,15 @@
 
 import shutil
 import subprocess
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
 import tvm
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from tvm.target.codegen import llvm_get_cpu_features
 
 from mallorn.core.targets import parse_target
@@ -20,7 +23,7 @@ from mallorn.graphc.export.library_metadata import (
 from mallorn.workers.device.target_support import needed_flags
 from mallorn_runtime import read_library_file
 from mallorn_runtime.library_file import find_section
-from tests.fixtures.onnx_network import onnx_network
+from tests.fixtures.onnx_network import onnx_network, saved
 
 COMPILERS = [name for name in ("cc", "g++") if shutil.which(name)]
 SPEC = {"name": 'q"\\ ??/ü', "dtype": "float32", "shape": [1, 2]}
@@ -32,8 +35,7 @@ def test_any_name_survives_both_compilers(compiler: str, tmp_path: Path) -> None
     target = tvm.target.Target({"kind": "llvm", "num-cores": 2})
     workloads = [{"task": f"t{number}", "weight": number, "tir": "left out"} for number in range(500)]
     manifest = {"job": "1234", "workloads": workloads}
-    (tmp_path / "model.onnx").write_bytes(b"x")
-    files = {"model": tmp_path / "model.onnx"}
+    files = {"model": Path(saved(tmp_path / "model.onnx", [], {}, {}))}
     metadata = describe_library(target, manifest, [SPEC], [SPEC], files)
     (tmp_path / "metadata.c").write_text(metadata_source(metadata))
     library = tmp_path / "model.so"
@@ -46,6 +48,16 @@ def test_any_name_survives_both_compilers(compiler: str, tmp_path: Path) -> None
     assert set(read.meta["workloads"][7]) == {"task", "workload", "weight", "latency_us"}
     with library.open("rb") as file:
         assert find_section(file, library.stat().st_size)[1].startswith(b'{"format":1')
+
+
+def test_weights_in_files_are_those_of_the_whole_model(tmp_path: Path) -> None:
+    model, part = network([2]), saved(tmp_path / "part.onnx", [], {}, {})
+    model.graph.initializer.append(numpy_helper.from_array(np.arange(9.0), "w"))
+    onnx.save(model, tmp_path / "model.onnx", save_as_external_data=True, size_threshold=0, location="w.bin")
+    files = {"model": Path(part), "source": tmp_path / "model.onnx"}
+    metadata = describe_library(tvm.target.Target("llvm"), {}, [SPEC], [SPEC], files)
+    assert metadata["weights"] == {"w.bin": sha256((tmp_path / "w.bin").read_bytes()).hexdigest()}
+    assert metadata["digests"]["source"] == sha256((tmp_path / "model.onnx").read_bytes()).hexdigest()
 
 
 def network(shape: list[Any]) -> Any:

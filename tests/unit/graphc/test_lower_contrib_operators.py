@@ -265,3 +265,56 @@ def test_a_norm_of_rows_of_tables(tmp_path: Path, opset: int, more: Any, segment
     node = helper.make_node("EmbedLayerNormalization", given, ["y", "count", "sum"], domain="com.microsoft")
     results = {"y": None, "count": TensorProto.INT32, "sum": None}
     same(saved(tmp_path / "m.onnx", [node], fed, results, opset=opset, **known), fed)
+
+
+@pytest.mark.parametrize("per_unit", [False, True])
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+def test_an_lstm_with_quantised_weights(tmp_path: Path, kind: str, per_unit: bool) -> None:
+    units, gates = 6, 24
+    low = np.iinfo(kind).min
+    scales = (2, gates) if per_unit else (2,)
+    known = {
+        "w": RNG.integers(low, low + 256, (2, NUMBERS, gates)).astype(kind),
+        "r": RNG.integers(low, low + 256, (2, units, gates)).astype(kind),
+        "b": drawn(2, 2 * gates) / 4,
+        **{name: RNG.uniform(0.001, 0.004, scales).astype("float32") for name in ("ws", "rs")},
+        **{name: np.full(scales, 0 if per_unit else low + 120, kind) for name in ("wz", "rz")},
+    }
+    given = ["x", "w", "r", "b", "", "", "", "", "ws", "wz", "rs", "rz"]
+    attributes = {"hidden_size": units, "direction": "bidirectional", "domain": "com.microsoft"}
+    node = helper.make_node("DynamicQuantizeLSTM", given, ["y", "h", "c"], **attributes)
+    fed = {"x": drawn(5, 3, NUMBERS)}
+    path = written(tmp_path, node, fed, known)
+    found = run(load_network(path).mod, fed["x"])
+    for ours, theirs in zip(found, run_onnxruntime(path, fed["x"]), strict=True):
+        np.testing.assert_allclose(
+            ours, theirs, atol=1 / 64
+        )  # onnxruntime rounds inputs and states to 8 bits
+
+
+@pytest.mark.parametrize(
+    ("activation", "numbers"),
+    [("Relu", []), ("LeakyRelu", [0.3]), ("Clip", [-0.5, 2.0]), ("HardSigmoid", [0.25, 0.4]), ("Tanh", [])],
+)
+def test_a_convolution_fused_with_a_sum_and_an_activation(
+    tmp_path: Path, activation: str, numbers: list[float]
+) -> None:
+    attributes = {"activation": activation, "pads": [1, 1, 1, 1], "domain": "com.microsoft"}
+    attributes |= {"activation_params": numbers} if numbers else {}
+    given = ["x", "w", "b", *(["z"] if activation == "Relu" else [])]
+    fed = {name: drawn(1, 4, 5, 5) for name in ("x", "z") if name in given}
+    known = {"w": drawn(4, 4, 3, 3), "b": drawn(4)}
+    same(written(tmp_path, helper.make_node("FusedConv", given, ["y"], **attributes), fed, known), fed)
+
+
+def test_a_product_fused_with_an_activation(tmp_path: Path) -> None:
+    attributes = {"activation": "LeakyRelu", "activation_alpha": 0.3, "transB": 1, "domain": "com.microsoft"}
+    node = helper.make_node("FusedGemm", ["x", "w", "b"], ["y"], **attributes)
+    fed = {"x": drawn(3, 5)}
+    same(written(tmp_path, node, fed, {"w": drawn(4, 5), "b": drawn(4)}), fed)
+
+
+def test_an_activation_that_is_not_known_is_named(tmp_path: Path) -> None:
+    node = helper.make_node("FusedGemm", ["x", "w"], ["y"], activation="Swirl", domain="com.microsoft")
+    with pytest.raises(InvalidModel, match="FusedGemm has the activation Swirl"):
+        load_network(written(tmp_path, node, {"x": drawn(3, 5)}, {"w": drawn(5, 4)}))

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.onnx_network import saved
+
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -29,13 +31,14 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def specs(**shapes: list[int]) -> list[dict[str, Any]]:
         return [{"name": name, "dtype": "float32", "shape": shape} for name, shape in shapes.items()]
 
+    path = tmp_path_factory.mktemp("library") / "model.so"
+    model = saved(path.with_suffix(".onnx"), [], {}, {})
     metadata = describe_library(
         target,
         {"job": "1234", "versions": {"mallorn": "0"}},
         specs(x=[4, 8], b=[8]),
         specs(y=[4, 8], same=[8], weight=[8]),
-        {"model": Path(__file__)},
+        {"model": Path(model)},
     )
-    path = tmp_path_factory.mktemp("library") / "model.so"
     export_library(tvm.compile(builder.get(), target), str(path), target, metadata)
     return path

@@ -107,7 +107,9 @@ def compile_model(
     input_shapes: Shapes,
     dynamic: Dynamic | None = None,
     manifest: Manifest | None = None,
+    source_path: str | None = None,
 ) -> Compiled:
+    """Compile a model, or a region of the ONNX file `source_path`, with the schedules of a directory."""
     started_sec = time.monotonic()
     steps, tvm_target = recipe_steps(recipe), as_tvm_target(target)
     mods, inputs, outputs = import_networks(model_path, target, recipe, input_shapes, dynamic)
@@ -123,7 +125,8 @@ def compile_model(
             described,
             [spec.model_dump() for spec in inputs],
             output_specs(stock.read_model(model_path) if dynamic else None, described),
-            {"model": Path(model_path), "schedules": Path(scratch, RECORDS)},
+            {"model": Path(model_path), "schedules": Path(scratch, RECORDS)}
+            | ({"source": Path(source_path)} if source_path else {}),
         )
         scheduled_mod = stock.apply_schedules(mods, ranges, steps["after"], tvm_target, scratch)
         link, cores = host_linker(tvm_target), available_cores()

@@ -14,6 +14,7 @@ from mallorn.core.errors import InvalidModel
 from mallorn.core.storable_json import quote_untrusted
 from mallorn.graphc.onnx import inline_functions, lower_contrib_operators, relax_modules, unroll_loops
 from mallorn.graphc.onnx import read_with_weights_on_disk as weights
+from mallorn.graphc.onnx.normalize_model import Cycle
 from mallorn.workers.tvm.programs.allowed_programs import check_network
 
 CHECK: Final = "check-model MODEL   (it comes with the package onnx)"
@@ -48,6 +49,8 @@ def read_model(path: str | Path) -> ModelProto:
         raise _unreadable(file) from None
     except weights.Missing as error:
         raise InvalidModel(str(error), hint=TOGETHER) from None
+    except Cycle as error:
+        raise InvalidModel(f"not a valid ONNX model: {error}", hint=CHECK) from None
     return model
 
 
@@ -100,10 +103,14 @@ def refuse_string_inputs(graph: GraphProto) -> None:
 
 
 def _copy_for_checker(model: ModelProto) -> ModelProto:
-    """Return a copy of a model for ONNX's checker. Weights in other files become inputs, and
-    domains and output types are added, which the checker requires but exporters omit."""
+    """Return a copy of a model for ONNX's checker. Weights in other files become inputs. What
+    the checker requires but exporters omit and onnxruntime does not need is added: domains,
+    types, the graph's name, and an IR version in which weights are no inputs."""
     result = ModelProto()
     result.CopyFrom(model)
+    result.ClearField("metadata_props")
+    result.graph.name = result.graph.name or "graph"
+    result.ir_version = max(result.ir_version, 4)
     input_names = {value.name for value in model.graph.input}
     tensors, external = model.graph.initializer, TensorProto.EXTERNAL
     external_weights = [tensor for tensor in tensors if tensor.data_location == external]
@@ -116,12 +123,11 @@ def _copy_for_checker(model: ModelProto) -> ModelProto:
         if tensor.name not in input_names
     )
     domain, homeless = lower_contrib_operators.DOMAIN, lower_contrib_operators.HOMELESS
-    contrib_nodes = [node for node in result.graph.node if node.op_type in homeless]
-    for node in contrib_nodes:
-        node.domain = domain
-    if contrib_nodes and all(entry.domain != domain for entry in result.opset_import):
+    for node in result.graph.node:
+        node.domain = domain if node.op_type in homeless else node.domain
+    if all(entry.domain != domain for entry in result.opset_import):
         result.opset_import.append(helper.make_opsetid(domain, 1))
-    for value in result.graph.output:
+    for value in (*result.graph.input, *result.graph.output):
         kind = value.type.tensor_type
         kind.elem_type = kind.elem_type or TensorProto.FLOAT
         kind.shape.SetInParent()

@@ -69,10 +69,15 @@ def load_network(path: str | Path, input_shapes: Shapes | None = None, target: A
     model = read_model(path)
     shapes = input_shapes or {}
     inputs = {value.name: value.type.tensor_type.shape for value in graph_inputs(model.graph)}
+    unknown_ranks = {
+        value.name
+        for value in graph_inputs(model.graph)
+        if not value.type.tensor_type.HasField("shape") and module_text(model) is None
+    }
     for name, shape in shapes.items():
         if name not in inputs:
             raise InvalidModel(f"the model has no input {name!r}", hint=f"the inputs are {', '.join(inputs)}")
-        if len(shape) != len(inputs[name].dim):
+        if len(shape) != len(inputs[name].dim) and name not in unknown_ranks:
             raise InvalidModel(
                 f"input {name!r} has {len(inputs[name].dim)} dimensions, not {len(shape)}",
                 hint=f"the model declares {_describe_inputs(model.graph, [name])}",
@@ -81,7 +86,7 @@ def load_network(path: str | Path, input_shapes: Shapes | None = None, target: A
         name: [dim.dim_value or dim.dim_param or "?" for dim in shape.dim]
         for name, shape in inputs.items()
         if name not in shapes and not all(dim.dim_value for dim in shape.dim)
-    }
+    } | {name: ["..."] for name in unknown_ranks.difference(shapes)}
     if free:
         raise free_dimensions_error(free, shapes)
     try:

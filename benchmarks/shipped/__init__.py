@@ -1,0 +1,1 @@
+"""ONNX files that packages of PyPI and npm ship to their users, and what Mallorn makes of them."""

@@ -1,0 +1,201 @@
+"""What one shipped file gives: whether it comes in, is right, and how long calls take beside rivals."""
+
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from benchmarks.rival import Rival
+from benchmarks.shipped.corpus import ShippedFile
+from benchmarks.shipped.samples import make_inputs
+from mallorn.core.errors import InvalidModel
+from mallorn.graphc.export.compare_with_onnxruntime import errors_against_onnxruntime
+from mallorn.workers.interfaces.model_compiler import ModelCompiler
+from mallorn.workers.subprocesses.errors import ChildError, ChildTimeout
+from mallorn.workers.tvm.network.check_onnx_model import read_model
+from mallorn.workers.tvm.network.graph_recipes import TUNED
+from mallorn.workers.tvm.network.outside_nodes import divide
+from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
+from mallorn.workers.whole_model.interleaved_timing import time_interleaved
+
+ROOT: Final = Path(__file__).parents[2]
+JOB_SEC: Final = 900.0
+LOAD_SEC: Final = 300.0
+TARGET: Final = '{"kind":"llvm","mcpu":"haswell","num-cores":2}'  # of imports alone
+PASSES: Final = 9
+OURS, ONNXRUNTIME, OPENVINO = "mallorn", "onnxruntime", "openvino"
+DTYPES: Final = {
+    "tensor(float)": "float32",
+    "tensor(float16)": "float16",
+    "tensor(double)": "float64",
+    "tensor(int64)": "int64",
+    "tensor(int32)": "int32",
+    "tensor(uint8)": "uint8",
+    "tensor(bool)": "bool",
+    "tensor(string)": "str",
+}
+# What a file shows of itself, in the order of the table.
+COMES_IN, REFUSED, LATE = "comes in", "refused", "late"
+
+
+def import_file(file: ShippedFile, folder: Path, graphs: ModelCompiler) -> dict[str, Any]:
+    """Return whether a child imports the file and extracts its tasks, and else its message."""
+    shapes = {name: list(spec["shape"]) for name, spec in file.inputs.items()}
+    started_sec = time.monotonic()
+    outcome, message = COMES_IN, ""
+    try:
+        graphs.extract.call_with_limit(LOAD_SEC, str(file.path(folder).absolute()), TARGET, TUNED, shapes)
+    except InvalidModel as error:
+        outcome, message = REFUSED, error.message
+    except ChildTimeout:
+        outcome, message = LATE, f"no end in {LOAD_SEC:.0f} s"
+    except ChildError as error:
+        outcome, message = REFUSED, error.message
+    seconds = round(time.monotonic() - started_sec, 1)
+    row = {"outcome": outcome, "message": message[:300], "seconds": seconds}
+    return row if outcome == COMES_IN else row | {"outside": _outside(file, folder)}
+
+
+def _outside(file: ShippedFile, folder: Path) -> str:
+    """Return how many nodes of a refused file cannot be imported one by one, and their operators."""
+    shapes = {name: spec["shape"] for name, spec in file.inputs.items()}
+    try:
+        parts = divide(read_model(file.path(folder)), shapes, as_tvm_target(TARGET))
+    except (InvalidModel, ValueError) as error:
+        return f"not divided: {error}"[:300]
+    names = Counter(each.node.op_type for each in parts.outside).most_common()
+    inside = [len(region.graph.node) for region in parts.regions]
+    return f"regions of {inside} nodes; outside: {', '.join(f'{times} {name}' for name, times in names)}"
+
+
+def tune_and_time(
+    file: ShippedFile, folder: Path, python: Mapping[str, str], data: Path, threads: int
+) -> dict[str, Any]:
+    """Tune a file without trials, check the delivered library on inputs that mean something, and
+    time it beside onnxruntime and OpenVINO, which get the file with fixed sizes."""
+    model = file.path(folder)
+    with TemporaryDirectory(prefix="shipped-") as parent:
+        tuned, inputs_file = Path(parent, "tuned"), Path(parent, "inputs.npz")
+        inputs = make_inputs(file, declared_dtypes(model), folder / "samples")
+        np.savez(inputs_file, allow_pickle=False, **inputs)
+        row = _tune(file, model, tuned, data)
+        if not (library := tuned / "model.so").exists():
+            return row
+        fixed = fix_sizes(model, inputs, Path(parent, "fixed.onnx"))
+        paths = {OURS: library, ONNXRUNTIME: fixed, OPENVINO: fixed}
+        with ExitStack() as stack:
+            engines: dict[str, Rival] = {}
+            row["left_out"] = {}
+            for name, path in paths.items():
+                rival = Rival(f"{name}_cpu", python.get(name, sys.executable), PYTHONPATH=str(ROOT))
+                stack.callback(rival.kill)
+                try:
+                    rival.load(LOAD_SEC, path, str(inputs_file), threads)
+                    engines[name] = rival
+                except ChildError as error:
+                    row["left_out"][name] = error.message[:300]
+            if OURS in engines:
+                row |= _errors(engines[OURS], model, inputs, Path(parent, "outputs.npz"))
+            times = time_interleaved(engines, passes=PASSES)
+            row["latency_us"] = {name: latency.to_stored_json() for name, latency in times.items()}
+    return row
+
+
+def _tune(file: ShippedFile, model: Path, tuned: Path, data: Path) -> dict[str, Any]:
+    command = ["tune", str(model), *_shapes(file), "--out", str(tuned), "--json", "--data", str(data)]
+    started_sec = time.monotonic()
+    try:
+        answer = _mallorn(command, JOB_SEC)
+    except subprocess.TimeoutExpired:
+        return {"outcome": LATE, "message": f"no end in {JOB_SEC:.0f} s", "seconds": JOB_SEC}
+    row: dict[str, Any] = {"seconds": round(time.monotonic() - started_sec, 1), "exit": answer.returncode}
+    if not (tuned / "model.so").exists():
+        return row | {"outcome": REFUSED, "message": _last_words(answer.stderr)}
+    report = json.loads(answer.stdout)
+    return row | {"outcome": COMES_IN, "message": "", "report": report}
+
+
+def _errors(ours: Rival, model: Path, inputs: Mapping[str, Any], outputs_file: Path) -> dict[str, Any]:
+    """Return the error of our outputs, onnxruntime's own if it is quantised, and dull outputs.
+
+    An output is dull if all its numbers are equal: the comparison says little about it.
+    """
+    try:
+        ours.save_outputs(str(outputs_file))
+    except ChildError as failure:
+        return {"error": None, "failure": failure.message[:300]}
+    with np.load(outputs_file) as archive:
+        outputs = [archive[name] for name in archive.files]
+    error, own_error = errors_against_onnxruntime(str(model), inputs, outputs)
+    dull = [index for index, array in enumerate(outputs) if array.size > 1 and np.ptp(array) == 0]
+    return {"error": error, "own_error": own_error, "dull_outputs": dull, "outputs": len(outputs)}
+
+
+def declared_dtypes(model: Path) -> dict[str, str]:
+    """Return the types of a file's inputs as numpy names them."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    return {spec.name: DTYPES[spec.type] for spec in session.get_inputs()}
+
+
+def fix_sizes(model: Path, inputs: Mapping[str, Any], into: Path) -> Path:
+    """Write the file with the sizes of these inputs in place of free dimensions, and return its path."""
+    proto = onnx.load(str(model))
+    for value in proto.graph.input:
+        if value.name in inputs:
+            for dim, size in zip(value.type.tensor_type.shape.dim, inputs[value.name].shape, strict=True):
+                dim.dim_value = size
+    for value in proto.graph.output:
+        for dim in value.type.tensor_type.shape.dim:
+            dim.Clear()
+    del proto.graph.value_info[:]
+    onnx.save(proto, str(into))
+    return into
+
+
+@contextmanager
+def running_service(data: Path) -> Iterator[None]:
+    """Run the service on a data directory while the block lasts, so that jobs need not start one."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mallorn", "up", "--data", str(data)],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _shapes(file: ShippedFile) -> list[str]:
+    """Return the options that name the shapes of the inputs."""
+    words = []
+    for name, spec in file.inputs.items():
+        if spec["shape"]:
+            words += ["--input-shape", f"{name}:{','.join(map(str, spec['shape']))}"]
+    return words
+
+
+def _mallorn(words: list[str], limit_sec: float) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mallorn", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=limit_sec, check=False)
+
+
+def _last_words(text: str) -> str:
+    """Return the error of a command's output, without its hint."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    return (errors or lines or ["no message"])[-1][:300]

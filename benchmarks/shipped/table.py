@@ -1,0 +1,85 @@
+"""The table of the corpus: by half and by file."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import exp, log
+from statistics import fmean
+from typing import Any, Final
+
+from benchmarks.shipped.corpus import HALVES
+from benchmarks.shipped.run import COMES_IN, ONNXRUNTIME, OPENVINO, OURS
+
+RIGHT: Final = 1e-3  # relative error beside onnxruntime; a quantised file may differ as onnxruntime does
+OWN_ERRORS: Final = 1.5  # so many times onnxruntime's own error, for quantised files
+SLOWER: Final = 1.05
+
+Row = Mapping[str, Any]
+
+
+def is_right(row: Row) -> bool | None:
+    """Return whether the outputs are onnxruntime's; None if nothing was compared."""
+    if row.get("error") is None:
+        return False if "failure" in row else None
+    return bool(row["error"] <= max(RIGHT, OWN_ERRORS * (row.get("own_error") or 0.0)))
+
+
+def ratio(row: Row, rival: str) -> float | None:
+    """Return our time over the rival's; None if one was not timed or the outputs are wrong."""
+    times = row.get("latency_us", {})
+    if not is_right(row) or OURS not in times or rival not in times:
+        return None
+    return float(times[OURS]["median"] / times[rival]["median"])
+
+
+def lines(rows: Mapping[str, Row], half_by_name: Mapping[str, str]) -> list[str]:
+    """Return the tables as Markdown."""
+    text = [
+        "| half | files | come in | right | over onnxruntime | over OpenVINO | slower by 5 % |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for half in HALVES:
+        of_half = [row for name, row in rows.items() if half_by_name[name] == half]
+        if of_half:
+            text.append(_summary(half, of_half))
+    text += [
+        "",
+        "| file | half | outcome | error | over onnxruntime | over OpenVINO | job, s |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    text += [_line(name, half_by_name[name], row) for name, row in sorted(rows.items())]
+    return text
+
+
+def _summary(half: str, rows: Sequence[Row]) -> str:
+    ratios = [value for row in rows if (value := ratio(row, ONNXRUNTIME)) is not None]
+    others = [value for row in rows if (value := ratio(row, OPENVINO)) is not None]
+    cells = (
+        half,
+        len(rows),
+        sum(row["outcome"] == COMES_IN for row in rows),
+        sum(is_right(row) is True for row in rows),
+        geometric_mean(ratios),
+        geometric_mean(others),
+        sum(value > SLOWER for value in ratios),
+    )
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def geometric_mean(values: Iterable[float]) -> str:
+    """Return the geometric mean with two places, or nothing for no value."""
+    logs = [log(value) for value in values]
+    return f"{exp(fmean(logs)):.2f}" if logs else ""
+
+
+def _line(name: str, half: str, row: Row) -> str:
+    error = row.get("error")
+    cells = (
+        name,
+        half,
+        row["outcome"] + (f": {row['message'][:120]}" if row["message"] else ""),
+        row.get("failure", "")[:80]
+        if error is None
+        else f"{error:.1e}" + ("" if is_right(row) else " wrong"),
+        *(f"{value:.2f}" if (value := ratio(row, rival)) else "" for rival in (ONNXRUNTIME, OPENVINO)),
+        row["seconds"],
+    )
+    return f"| {' | '.join(str(cell).replace('|', '/') for cell in cells)} |"
