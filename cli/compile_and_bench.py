@@ -2,14 +2,15 @@
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version as package_version
 from importlib.resources import files
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, TypeVar
 
 import typer
 from pydantic_core import to_jsonable_python
@@ -20,6 +21,7 @@ from mallorn.cli.schedule_directory import (
     local_model,
     read_schedule_directory,
 )
+from mallorn.cli.terminal.job_options import InputsOption
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JsonOption, Place, print_json, print_note, stdout, table
 from mallorn.client.local_service import connected_stack
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from mallorn.workers.whole_model.interleaved_timing import FairRace
 
 
+T = TypeVar("T")
 MARK: Final = "Written by `mallorn compile`"
 TEMPLATES: Final = files("mallorn.cli") / "templates"
 PROGRAMS: Final = ("run.py", "run.cc")
@@ -141,9 +144,29 @@ ScheduleSetOption = Annotated[
 
 
 class WrongNumbers(MallornError):
-    """The compiled model does not compute what the untuned one does."""
+    """The compiled model does not compute what onnxruntime or the untuned model does."""
 
     exit_code = ExitCode.CHECK_FAILED
+
+
+class OutputCheck(NamedTuple):
+    """A library whose outputs are correct."""
+
+    error: float  # relative
+    reference: str  # the engine that it was compared with
+    constant: list[int]  # outputs that did not vary, and so were not checked
+    note: str  # how the references differ; empty if they agree
+
+    def describe(self, outputs: Sequence[TensorSpec]) -> list[str]:
+        """Return the result in sentences, given the model's outputs."""
+        from mallorn.workers.whole_model.engines import CONSTANT_OUTPUT, WITH_INPUTS
+
+        lines = [f"relative error against {self.reference}: {self.error:.1e}"]
+        lines += [
+            f"the output {outputs[index].name!r} was not checked: {CONSTANT_OUTPUT}; {WITH_INPUTS}"
+            for index in self.constant
+        ]
+        return [*lines, self.note] if self.note else lines
 
 
 def compile_model(
@@ -162,8 +185,10 @@ def compile_model(
         ),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Compare its outputs with the untuned model's.")
+        bool,
+        typer.Option("--check", help="Compare its outputs with onnxruntime's, or else the untuned model's."),
     ] = False,
+    inputs: InputsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compile a model with its schedules."""
@@ -176,10 +201,10 @@ def compile_model(
             )
     if not output.absolute().parent.is_dir():
         raise InvalidRequest(f"there is no directory {output.parent}", hint=f"mkdir -p {output.parent}")
-    with local_model(model, exported) as whole_model:
+    with local_model(model, exported, inputs=inputs) as whole_model:
         library = whole_model.folder / "tuned.so"
         build = compile_tuned(whole_model, exported, library)
-        error = check_library_outputs(whole_model, library) if check else None
+        check_result = check_library_outputs(whole_model, library) if check else None
         copy_library(library, output)
     callee = Callee(
         library=output,
@@ -191,14 +216,21 @@ def compile_model(
     )
     programs = write_runners(callee)
     if as_json:
-        checked = {} if error is None else {"error": error}
+        checked = (
+            {}
+            if check_result is None
+            else {
+                "error": check_result.error,
+                "not_checked": [build.outputs[index].name for index in check_result.constant],
+            }
+        )
         paths = {"library": str(output), "programs": [str(program) for program in programs]}
         print_json(to_jsonable_python(build) | checked | paths)
         return
     stdout().print(f"{output}: {build.bytes / 1e6:.1f} MB in {build.seconds:.0f} s")
     stdout().print(f"{build.found} of {build.of} workloads have a schedule")
-    if error is not None:
-        stdout().print(f"relative error against the untuned model: {error:.1e}")
+    for line in () if check_result is None else check_result.describe(build.outputs):
+        stdout().print(line)
     for name in PROGRAMS:
         program = output.with_name(name)
         if program in programs:
@@ -228,6 +260,7 @@ def bench(
     untuned: Annotated[
         bool, typer.Option("--untuned", help="Time TVM's default build too; it is slow.")
     ] = False,
+    inputs: InputsOption = None,
     as_json: JsonOption = False,
     *,
     place: Place,
@@ -251,7 +284,7 @@ def bench(
     file, exported = find_model_file(model), read_schedule_directory(schedules, target, schedule_set)
     has_rival = can_run_onnxruntime(exported)
     names = [TUNED, *([UNTUNED] if untuned else []), *([ONNXRUNTIME] if has_rival else [])]
-    with local_model(file, exported) as whole_model:
+    with local_model(file, exported, inputs=inputs) as whole_model:
         libraries = {TUNED: whole_model.folder / "tuned.so"}
         build = compile_tuned(whole_model, exported, libraries[TUNED])
         if untuned:
@@ -325,25 +358,63 @@ def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Pat
     return build
 
 
-def check_library_outputs(model: "WholeModel", library: Path) -> float:
-    """Return a library's error against the untuned model. Raises WrongNumbers if large."""
-    from mallorn.graphc.export.export_checks import is_quantised
+def check_library_outputs(model: "WholeModel", library: Path) -> OutputCheck:
+    """Compare a library's outputs with onnxruntime's or, if it cannot run the model, with the
+    untuned model's. Raises WrongNumbers, naming the node if the import is wrong; on CPUs also
+    what `WholeModel.check_alone` raises."""
+    from mallorn.workers.subprocesses.errors import ChildError
     from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME
-    from mallorn.workers.whole_model.engines import UNTUNED, Engines
+    from mallorn.workers.whole_model.engines import UNTUNED, Engines, title
 
-    reference = model.folder / "untuned.so"
-    onnxruntime_names = [ONNXRUNTIME] if is_quantised(model.path) and find_spec(ONNXRUNTIME) else []
-    print_note("compiling the untuned model to compare with")
-    model.compile_untuned(reference)
-    with Engines(model, (TUNED, UNTUNED, *onnxruntime_names)) as engines:
-        engines.load({TUNED: library, UNTUNED: reference})
-        error, limit = engines.errors(TUNED)[UNTUNED], engines.accepted_error
+    def attempt(step: str, work: Callable[[], T]) -> T | None:
+        try:
+            return work()
+        except ChildError as error:
+            if ONNXRUNTIME not in step:
+                raise
+            print_note(f"not done: {step}: {error.headline}")
+            return None
+
+    has_rival = model.target.is_cpu and find_spec(ONNXRUNTIME) is not None
+    with Engines(model, (TUNED, UNTUNED, *[ONNXRUNTIME] * has_rival), attempt) as engines:
+        engines.load({TUNED: library}, (TUNED, ONNXRUNTIME))
+        errors, reference, note = engines.errors(TUNED), ONNXRUNTIME, ""
+        if not errors.get(ONNXRUNTIME, inf) <= engines.accepted_error:
+            print_note("compiling the untuned model to compare with")
+            model.compile_untuned(untuned := model.folder / "untuned.so")
+            engines.load({UNTUNED: untuned}, (UNTUNED,))
+            errors, reference = engines.errors(TUNED), UNTUNED
+            if not engines.errors(UNTUNED).get(ONNXRUNTIME, 0.0) <= engines.accepted_error:
+                note = judge_import(model, engines.own_error)
+        error, limit = errors[reference], engines.accepted_error
+        constant = engines.find_constant_outputs()
     if not error <= limit:
         raise WrongNumbers(
-            f"the relative error against the untuned model is {error:.1e}, more than {limit:.0e}",
+            f"the relative error against {title(reference)} is {error:.1e}, more than {limit:.0e}",
             hint="mallorn tune MODEL --out OTHER_DIR",
         )
-    return error
+    if model.target.is_cpu:
+        model.check_alone(library, model.outputs_file(TUNED))
+    return OutputCheck(error, title(reference), constant, note)
+
+
+def judge_import(model: "WholeModel", own_error: float | None) -> str:
+    """Return how the import differs from onnxruntime, though it is right: a sentence, or nothing.
+    Raises WrongNumbers if the import is wrong, and writes the node and its inputs to a file."""
+    from mallorn.workers.sandbox.sandbox import FILE_BYTES
+    from mallorn.workers.sandbox.untrusted_files import copy_out
+
+    print_note("searching for the node where the import begins to differ from onnxruntime")
+    difference = model.find_import_fault(own_error)
+    if difference is None:
+        return "no node of the import differs from onnxruntime by itself; the whole model does"
+    if not difference.is_import_wrong:
+        return difference.description
+    hint = "another release of Mallorn may import it"
+    if difference.node:
+        copy_out(model.case_file.parent, model.case_file.name, case := Path(model.case_file.name), FILE_BYTES)
+        hint = f"report it with {case}, which has the node and its inputs"
+    raise WrongNumbers(difference.description, hint=hint)
 
 
 def copy_library(library: Path, output: Path) -> None:

@@ -23,7 +23,14 @@ from mallorn.cli.live_view import show_until_ended
 from mallorn.cli.print_job_result import print_fetch, print_result, print_verdict
 from mallorn.cli.terminal import output
 from mallorn.cli.terminal.free_dimensions import fix_free_dimensions
-from mallorn.cli.terminal.job_options import AutoOption, EffortOptions, JobFlags, LabelOption, limit_trials
+from mallorn.cli.terminal.job_options import (
+    AutoOption,
+    EffortOptions,
+    InputsOption,
+    JobFlags,
+    LabelOption,
+    limit_trials,
+)
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.progress_bars import upload_with_bar
 from mallorn.client.job import Job
@@ -91,6 +98,7 @@ def submit(
     name: Annotated[str | None, typer.Option(help="Name of the job; default: the file's.")] = None,
     priority: Annotated[int, typer.Option(help="A job with a higher priority gets devices first.")] = 0,
     label: LabelOption = None,
+    inputs: InputsOption = None,
     *,
     options: JobFlags,
     as_json: output.JsonOption = False,
@@ -104,7 +112,7 @@ def submit(
     with output.client(*place) as api, as_onnx(file) if file.is_file() else nullcontext(model) as upload:
         if file.is_file():
             fix_free_dimensions(Path(upload), options, asks=not as_json)
-        model_id = upload_with_bar(api, str(upload))
+        model_id = upload_with_bar(api, str(upload), inputs)
         job = api.submit(model_id, *effort, job_name, priority, labels=labels, **options)
     if as_json:
         return output.print_json(job.body)

@@ -120,13 +120,20 @@ def read_schedule_directory(
 
 @contextmanager
 def local_model(
-    model: Path, exported: ScheduleDirectory, threads: int | None = None
+    model: Path, exported: ScheduleDirectory, threads: int | None = None, inputs: Path | None = None
 ) -> "Iterator[WholeModel]":
     """Yield the model as it was tuned; remove its processes and files on exit.
 
     The processes are sandboxed, because schedules may be untrusted and become machine code.
-    Engines run on `threads` threads, by default as many as the target has cores.
+    Engines run on `threads` threads, by default as many as the target has cores. `inputs` are
+    a user's for checks. Raises InvalidRequest if there is no such file, or for schedules of a
+    range of shapes or of a part of the model.
     """
+    if inputs is not None and (exported.manifest.dynamic is not None or exported.manifest.region is not None):
+        message = "--inputs are inputs of a whole model with fixed shapes; these schedules are for another"
+        raise InvalidRequest(message, hint="without --inputs")
+    if inputs is not None and not inputs.is_file():
+        raise InvalidRequest(f"there is no file {inputs}", hint=f"ls {inputs.parent}")
     with require_packages("worker", "onnx", "tvm"):
         from mallorn.workers.interfaces.model_compiler import REGION, ModelCompiler
         from mallorn.workers.sandbox.landlock import READ
@@ -138,6 +145,7 @@ def local_model(
         room, weights = Path(parent), ModelUpload.of(file).weights
         (folder := room / "graphs").mkdir()
         model_files = [file.absolute(), *(file.absolute().parent / name for name in weights)]
+        model_files += [] if inputs is None else [inputs.absolute()]
         readable = tuple((str(path), READ) for path in (room, *model_files, *exported.compile_input_files))
         env = {"TVM_NUM_THREADS": str(count), **search_env}
         with ModelCompiler(env=env, room=folder, others=readable) as graphs:
@@ -148,6 +156,7 @@ def local_model(
             yield WholeModel(
                 path=path,
                 source=source,
+                samples=None if inputs is None else inputs.absolute(),
                 target=exported.target,
                 recipe=manifest.recipe,
                 input_shapes={} if region else manifest.input_shapes,

@@ -55,6 +55,7 @@ def tune(
     ] = None,
     force: job_options.ForceOption = False,
     label: job_options.LabelOption = None,
+    inputs: job_options.InputsOption = None,
     *,
     options: job_options.JobFlags,
     verbose: VerboseOption = False,
@@ -73,11 +74,11 @@ def tune(
         check_host((place.data or Settings().data_dir).expanduser().absolute())
     with interrupt_on_signals(), as_onnx(model) as file:
         fix_free_dimensions(file, options, asks=not as_json)
-        out_directory.check_model(directory, lambda: out_directory.model_id_of(file), force)
+        out_directory.check_model(directory, lambda: out_directory.model_id_of(file, inputs), force)
         with out_directory.out_directory(directory), connected_stack(*place) as stack:
             resume_options = _resume_options(out, place, force)
             ending = Ending(directory, str(model), verbose, as_json, resume_options, stack.check_runs)
-            model_id = upload_with_bar(stack.api, str(file))
+            model_id = upload_with_bar(stack.api, str(file), inputs)
             target = resolve_target_to_submit(stack, effort.target)
             resolved = effort._replace(target=target)
             job = stack.api.submit(model_id, *resolved, model.stem, labels=labels, **options)

@@ -18,7 +18,7 @@ from mallorn.cli import compile_and_bench
 from mallorn.cli.dataset_import import ImportTally, import_logs
 from mallorn.cli.dataset_options import dataset
 from mallorn.cli.schedule_directory import ScheduleDirectory, local_model, read_schedule_directory
-from mallorn.cli.terminal.job_options import EffortOptions
+from mallorn.cli.terminal.job_options import EffortOptions, InputsOption
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JsonOption, Place, print_json, print_note, stdout
 from mallorn.cli.tune_and_resume import tune
@@ -133,18 +133,19 @@ def verify(
     markdown: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a summary as Markdown.")
     ] = None,
+    inputs: InputsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Prove that schedules are applied, that numbers are right and that nothing is slower."""
     model, exported = find_model_file(model), read_schedule_directory(schedules, target, schedule_set)
     wanted = exported.target.text, schedule_set
     rival = None if baseline is None else read_schedule_directory(baseline, *wanted)
-    proof = proof_file(model, exported, rival, tolerance)
+    proof = proof_file(model, exported, rival, tolerance, inputs)
     verification = read_proof(proof)
     if verification is not None:
         print_note(f"nothing changed since this proof was written; to check again   rm {proof}")
     else:
-        verification = verify_model(model, exported, rival, tolerance)
+        verification = verify_model(model, exported, rival, tolerance, inputs)
         if verification.exit_code == 0:
             make_private_directory(proof.parent)
             write_output(proof, verification.model_dump_json() + "\n")
@@ -159,7 +160,11 @@ def verify(
 
 
 def proof_file(
-    model: Path, exported: ScheduleDirectory, baseline: ScheduleDirectory | None, tolerance: float
+    model: Path,
+    exported: ScheduleDirectory,
+    baseline: ScheduleDirectory | None,
+    tolerance: float,
+    inputs: Path | None = None,
 ) -> Path:
     """Return the file that keeps a passed run, named by a digest of all that it depends on: the
     bytes of model, manifests and records, the code that compiles, the machine's class and the
@@ -168,7 +173,7 @@ def proof_file(
     from mallorn.workers.host.code_digest import code_digest
 
     with as_onnx(model) as file:
-        parts = [model_id_of(file), exported.target.text, code_digest(), str(tolerance)]
+        parts = [model_id_of(file, inputs), exported.target.text, code_digest(), str(tolerance)]
     parts += [read_host_facts()["host_class"], *_digests(exported), *(_digests(baseline) if baseline else ())]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "mallorn" / "proofs" / f"{sha256(' '.join(parts).encode()).hexdigest()}.json"
@@ -188,19 +193,26 @@ def read_proof(path: Path) -> Verification | None:
 
 
 def verify_model(
-    model: Path, exported: ScheduleDirectory, rival: ScheduleDirectory | None, tolerance: float
+    model: Path,
+    exported: ScheduleDirectory,
+    rival: ScheduleDirectory | None,
+    tolerance: float,
+    inputs: Path | None = None,
 ) -> Verification:
     """Compile the model and check it; time it in turn with the baseline's schedules."""
     latency_us: Mapping[str, ModelLatency] = {}
-    with local_model(model, exported) as whole_model:
+    with local_model(model, exported, inputs=inputs) as whole_model:
         libraries = {TUNED: whole_model.folder / "tuned.so"}
         print_note(f"compiling for {exported.target}")
         build = whole_model.compile(exported.create_database_folder(whole_model.folder), libraries[TUNED])
         checks = check_applied(build, exported, rival)
         try:
-            error = compile_and_bench.check_library_outputs(whole_model, libraries[TUNED])
-            text = f"relative error against the untuned model: {error:.1e}"
+            result = compile_and_bench.check_library_outputs(whole_model, libraries[TUNED])
+            text, *others = result.describe(build.outputs)
             checks.append(Check(kind="numbers", name="numbers", outcome="passed", text=text))
+            checks += [
+                Check(kind="numbers", name="not checked", outcome="not judged", text=each) for each in others
+            ]
         except compile_and_bench.WrongNumbers as wrong:
             checks.append(Check(kind="numbers", name="numbers", outcome="failed", text=wrong.message))
         if any(check.outcome == "failed" for check in checks):

@@ -162,6 +162,7 @@ LOWER = Phase(
     "lower",
     "Makes tensor functions of all operators, fuses neighbours, and makes views of reshapes.",
     (
+        *_own_pass_steps("sort_by_digits"),
         *_DISPATCH,
         *_LEGALIZE,
         *_relax_steps("RewriteDataflowReshape", "DeadCodeElimination", "AttachAttrLayoutFreeBuffers"),
@@ -185,8 +186,13 @@ WEIGHTS = Phase(
         *_relax_steps("FoldConstant"),
     ),
 )
-PLAIN_LOWER = Phase(
+PLAIN_GPU_LOWER = Phase(
     "plain lowering", "Makes tensor functions of all operators as TVM does.", _DISPATCH + _LEGALIZE
+)
+PLAIN_LOWER = Phase(
+    PLAIN_GPU_LOWER.name,
+    PLAIN_GPU_LOWER.purpose,
+    _own_pass_steps("sort_by_digits") + PLAIN_GPU_LOWER.steps,
 )
 # NCHW for what TVM cannot legalise channels-last: transposed convolutions.
 _GPU_CHANNELS_LAST = {name: CHANNELS_LAST[name] for name in ("relax.nn.conv1d", "relax.nn.conv2d")}
@@ -260,7 +266,7 @@ BEFORE_SCHEDULES: dict[str, tuple[Phase, ...]] = {
     "bf16": _cpu_phases(BF16_PRODUCTS),
     "direct-bf16": _cpu_phases(DIRECT_BF16_PRODUCTS),
     "plain": (PLAIN_LOWER,),
-    "plain-gpu": (PLAIN_LOWER,),
+    "plain-gpu": (PLAIN_GPU_LOWER,),
     "tuned-gpu": _gpu_phases("float32"),
     "fp16-gpu": _gpu_phases("float16"),
     "bf16-gpu": _gpu_phases("bfloat16"),

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator
 from inspect import Parameter, Signature, signature
+from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, cast
 
 import typer
@@ -51,6 +52,14 @@ OnlyOption = Annotated[
 ]
 
 
+InputsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--inputs",
+        metavar="FILE.npz",
+        help="Inputs for checks: arrays by input name; of several draws, 0/NAME, 1/NAME.",
+    ),
+]
 LabelOption = Annotated[
     list[str] | None,
     typer.Option("--label", metavar="KEY[=VALUE]", help="A label of the job, to list it by; repeatable."),

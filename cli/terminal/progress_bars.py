@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
 from rich.progress import (
     BarColumn,
@@ -16,6 +17,7 @@ from rich.progress import (
 
 from mallorn.cli.terminal.output import stderr
 from mallorn.client.coordinator_client import Client, is_model_id
+from mallorn.core.errors import InvalidRequest
 
 #: Takes the amount done and the total.
 Advance = Callable[[int, int], None]
@@ -46,9 +48,12 @@ def _shown(words: str, *columns: ProgressColumn) -> Iterator[Advance]:
         yield lambda amount, total: progress.update(task, completed=amount, total=total)
 
 
-def upload_with_bar(api: Client, model: str) -> str:
-    """Upload a file and return its model id; return `model` itself if it is an id."""
+def upload_with_bar(api: Client, model: str, inputs: Path | None = None) -> str:
+    """Upload a file, with inputs for checks, and return its model id; return `model` itself if
+    it is an id. Raises InvalidRequest for an id with inputs."""
     if is_model_id(model):
+        if inputs is not None:
+            raise InvalidRequest("--inputs is uploaded with a model's file", hint="give the file, not the id")
         return model
     with bytes_bar("uploading") as advance:
-        return api.upload(model, advance).id
+        return api.upload(model, advance, inputs=inputs).id

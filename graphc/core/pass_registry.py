@@ -58,6 +58,7 @@ OWN_PASSES = {
     "prepare_convert_layout": "layout.prepare_convert_layout",
     "quantize_to_arithmetic": "quant.quantize_to_arithmetic",
     "round_before_moves": "quant.half_products",
+    "sort_by_digits": "elementwise.sort_by_digits",
     "split_conv_transpose_by_phase": "conv.split_conv_transpose_by_phase",
     "tf32_products": "quant.tf32_products",
     "tile_transposes": "layout.tile_transposes",

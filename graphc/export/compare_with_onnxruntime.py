@@ -27,8 +27,8 @@ def run_onnxruntime(path: str, inputs: Mapping[str, object], *, fused: bool = Tr
     return list(make_session(path, fused=fused).run(None, dict(inputs)))
 
 
-def make_session(path: str, threads: int = 0, *, fused: bool = True) -> Any:
-    """Return an onnxruntime session for a model; 0 threads lets onnxruntime choose."""
+def make_session(path: str | bytes, threads: int = 0, *, fused: bool = True) -> Any:
+    """Return an onnxruntime session for a model, a file or its bytes; 0 threads lets onnxruntime choose."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -37,6 +37,7 @@ from mallorn.graphc.onnx import (
 from mallorn.graphc.onnx import read_with_weights_on_disk as onnx_file
 from mallorn.graphc.onnx.bound_indices import bound_indices
 from mallorn.graphc.onnx.relax_modules import declare_inputs_and_outputs, load_module, module_text
+from mallorn.graphc.onnx.value_ranges import value_ranges
 from mallorn.graphc.ranges import dispatch_by_shape, generalize_two_lengths, reduce_weight_layouts
 
 Shapes = Mapping[str, Sequence[int]]  # by the name of an input
@@ -214,14 +215,22 @@ def apply_schedules(
     return mod
 
 
+FLAGS, MOSTLY = (0, 2), 0.9  # the range of masks, and the share of ones in them
+
+
 def random_inputs(model: Any, shapes: Shapes, ranges: Shapes, seed: int = 0) -> Arrays:
-    """Return random inputs by name. Integers respect `ranges`, and no mask is all zeros."""
+    """Return random inputs by name. Integers are in the ranges that the graph implies, else in
+    `ranges`; nine tenths of a mask's elements are ones."""
     rng, values = np.random.default_rng(seed), {}
+    if module_text(model) is None:
+        ranges = {**ranges, **value_ranges(model, shapes)}
     for spec in input_specs(model, shapes):
         name, shape, dtype = spec["name"], spec["shape"], np.dtype(spec["dtype"])
         low, high = ranges.get(name, (0, 2))
         is_integer = dtype.kind in "iub"
         array = np.asarray(rng.integers(low, high, shape) if is_integer else rng.random(shape), dtype)
+        if is_integer and (low, high) == FLAGS:
+            array = np.asarray(rng.random(shape) < MOSTLY, dtype)
         if is_integer and array.ndim and low <= 1 < high:
             array[..., :1] = 1
         values[name] = array

@@ -136,6 +136,10 @@ class Folding:
                 self._values[name] = read_with_weights_on_disk.read_tensor(tensor)
         return self._values.get(name)
 
+    def type_of(self, name: str) -> TypeProto | None:
+        """Return the type of a value, as far as it is known."""
+        return self._types.get(name)
+
     def size(self, name: str, axis: int) -> int | None:
         sizes = sizes_of(self._types.get(name))
         return sizes[axis] if sizes is not None and -len(sizes) <= axis < len(sizes) else None

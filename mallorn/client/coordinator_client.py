@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from urllib.parse import quote
 
@@ -17,6 +18,7 @@ from mallorn.client.onnx_export import as_onnx
 from mallorn.core.address_checks import check_own_service
 from mallorn.core.api_keys import OwnerAction
 from mallorn.core.check_option_kwargs import OptionKwargs, free_dimensions_error
+from mallorn.core.errors import InvalidRequest
 from mallorn.core.settings import DEFAULT_URL, settings
 from mallorn.core.targets import LOCAL, TargetAttrs
 from mallorn.core.values.access_control import ApiKey, AuditEntry, NewApiKey, OwnerStatus
@@ -65,8 +67,12 @@ class Client:
         progress: Progress | None = None,
         example_inputs: Any = None,
         dynamic_shapes: Any = None,
+        inputs: str | Path | None = None,
     ) -> UploadedModel:
         """Upload a model; the `id` of the result is the SHA-256 of the uploaded bytes.
+
+        `inputs` is an npz file of arrays by input name, with which jobs check the tuned model;
+        several draws have keys such as `0/NAME` and `1/NAME`.
 
         Nothing is sent if the coordinator has these bytes of yours. An upload of a large
         model that broke is resumed by the same call.
@@ -74,7 +80,9 @@ class Client:
         files. Any other model that `tune` accepts is first converted to ONNX here.
         """
         with as_onnx(model, example_inputs, dynamic_shapes) as file:
-            uploader = Uploader(self.connection, ModelUpload.of(file), progress)
+            uploader = Uploader(
+                self.connection, ModelUpload.of(file, Path(inputs) if inputs else None), progress
+            )
             answer = uploader.upload(short_name(file.name))
         return self.connection.parse_as(UploadedModel, answer)
 
@@ -91,6 +99,7 @@ class Client:
         example_inputs: Any = None,
         dynamic_shapes: Any = None,
         labels: Mapping[str, str] | None = None,
+        inputs: str | Path | None = None,
         **options: Unpack[OptionKwargs],
     ) -> Job:
         """Submit a tuning job for a model: a model's id, or a model to upload first. Return it at once.
@@ -99,14 +108,16 @@ class Client:
         `minutes`. A Keras file, a TFLite file or a `torch.nn.Module` is converted to ONNX
         on this machine. A module needs `example_inputs`, and also `dynamic_shapes`, as
         torch.export takes them, if the option `dynamic` gives ranges. `labels` are values
-        by key, empty for a label without a value.
+        by key, empty for a label without a value. `inputs` are those of `upload`.
         """
         model_id = model
         if not (isinstance(model, str) and is_model_id(model)):
             with as_onnx(model, example_inputs, dynamic_shapes) as file:
                 if free := find_free_inputs(file, options):
                     raise free_dimensions_error(free, options.get("input_shapes"))
-                model_id = self.upload(file, progress).id
+                model_id = self.upload(file, progress, inputs=inputs).id
+        elif inputs is not None:
+            raise InvalidRequest("inputs for checks are uploaded with a model's file", hint="give the file")
         body = {
             "model_id": model_id,
             "target": target,

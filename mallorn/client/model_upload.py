@@ -16,7 +16,7 @@ from mallorn.core.check_option_kwargs import OptionKwargs
 from mallorn.core.detect_non_onnx_format import SAMPLE_BYTES, foreign_format
 from mallorn.core.errors import Forbidden, InvalidModel, NotFound, TooMany, Unavailable
 from mallorn.core.storable_json import TOLD, quote_untrusted
-from mallorn.core.values.dataset import MODEL, UploadStatus
+from mallorn.core.values.dataset import MODEL, SAMPLES, UploadStatus
 from mallorn.graphc.onnx.protobuf_fields import GRAPH, CutShort, NoMessage, fields, nested_fields, number_of
 
 CHUNK_BYTES: Final = 1 << 20
@@ -36,14 +36,19 @@ DIMENSION: Final = (2, 1, 2, 1)  # path from an input: its type, the tensor's ty
 
 @dataclass(frozen=True, slots=True)
 class ModelUpload:
-    """A model as a stream: its file, or a tar with its weight files; reproducible bytes."""
+    """A model as a stream: its file, or a tar with its weight files and with inputs for checks;
+    reproducible bytes."""
 
     model: Path
     weights: tuple[str, ...]  # file names relative to the model's directory
+    samples: Path | None = None  # inputs for checks
 
     @classmethod
-    def of(cls, model: Path) -> Self:
-        """Check an ONNX file. Raises InvalidModel if invalid or without a weight file."""
+    def of(cls, model: Path, samples: Path | None = None) -> Self:
+        """Check an ONNX file. Raises InvalidModel if invalid or without a weight file, or if
+        there is no file of samples."""
+        if samples is not None and not samples.is_file():
+            raise InvalidModel(f"there is no file {samples} with inputs", hint=f"ls {samples.parent}")
         weights = tuple(check_onnx_file(model))
         for name in weights:
             place = Path(name)
@@ -58,12 +63,12 @@ class ModelUpload:
                     hint=f"ls {model.parent}   (copy {quote_untrusted(name)} there, or export the model "
                     "again)",
                 )
-        return cls(model, weights)
+        return cls(model, weights, samples)
 
     @property
     def size_bytes(self) -> int:
         """Number of bytes in the stream."""
-        if not self.weights:
+        if not self._is_archive:
             return self.model.stat().st_size
         total = len(_END)
         for header, file in self._members():
@@ -72,7 +77,7 @@ class ModelUpload:
         return total
 
     def chunks(self) -> Iterator[bytes]:
-        if not self.weights:
+        if not self._is_archive:
             yield from _content(self.model)
             return
         for header, file in self._members():
@@ -99,8 +104,13 @@ class ModelUpload:
             content_hash.update(chunk)
         return content_hash.hexdigest()
 
+    @property
+    def _is_archive(self) -> bool:
+        return bool(self.weights) or self.samples is not None
+
     def _members(self) -> Iterator[tuple[bytes, Path]]:
-        for name, file in (MODEL, self.model), *((name, self.model.parent / name) for name in self.weights):
+        files = [(MODEL, self.model), *((name, self.model.parent / name) for name in self.weights)]
+        for name, file in [*files, (SAMPLES, self.samples)] if self.samples is not None else files:
             header = tarfile.TarInfo(name)
             header.size = file.stat().st_size
             yield header.tobuf(tarfile.GNU_FORMAT), file

@@ -74,9 +74,10 @@ def check_job(directory: Path, job: Job, force: bool) -> None:
         raise
 
 
-def model_id_of(file: Path) -> str:
-    """Return the id that the coordinator gives a model: the SHA-256 of the uploaded bytes."""
-    return ModelUpload.of(file).compute_id()
+def model_id_of(file: Path, inputs: Path | None = None) -> str:
+    """Return the id that the coordinator gives a model, or one with inputs for checks: the
+    SHA-256 of the uploaded bytes."""
+    return ModelUpload.of(file, inputs).compute_id()
 
 
 @contextmanager

@@ -21,6 +21,8 @@ from mallorn.wording.format_values import describe_headroom, format_latency, for
 # Trials for each task: below the first, it gets less than one round; the second is a usual budget.
 FEW_A_TASK: Final = 16
 USUAL_A_TASK: Final = 64
+LONG_STATES: Final = (JobState.IMPORTING, JobState.FINISHING)
+LONG_STEP_SEC: Final = 10.0  # longest time without a line in these states
 NOW_AND_THEN_SEC: Final = 30.0  # longest time without a line while something changes
 
 
@@ -84,14 +86,15 @@ def summary(job: JobStatus) -> str:
 
 
 class LineView:
-    """Prints a line when a job's state, wait, step or tenth done changes, or after 30 s."""
+    """Prints a line when a job's state, wait, step or tenth done changes, or after 30 s. A step of
+    an import or a finish is repeated every 10 s with its duration."""
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._say = say
         self._clock = clock
         self._text = ""
         self._kind: tuple[str, str, str, int] | None = None
-        self._printed_sec = -math.inf
+        self._printed_sec = self._began_sec = -math.inf
 
     def show(self, job: JobStatus) -> None:
         text, now_sec = summary(job), self._clock()
@@ -101,6 +104,10 @@ class LineView:
         if text != self._text and is_due:
             self._say(text)
             self._text, self._kind, self._printed_sec = text, kind, now_sec
+            self._began_sec = now_sec
+        elif job.state in LONG_STATES and now_sec - self._printed_sec >= LONG_STEP_SEC:
+            self._say(f"{text}  for {now_sec - self._began_sec:.0f} s")
+            self._printed_sec = now_sec
 
 
 def print_line(line: str) -> None:

@@ -39,6 +39,7 @@ def tune(
     example_inputs: Any = None,
     dynamic_shapes: Any = None,
     progress: Progress | None = None,
+    inputs: str | Path | None = None,
     **options: Unpack[OptionKwargs],
 ) -> Job:
     """Tune a model, save its schedules and library as `mallorn tune` does; return the job.
@@ -55,7 +56,7 @@ def tune(
     with as_onnx(model, example_inputs, dynamic_shapes) as file:
         directory = Path(out) if out else default_directory(file.stem)
         with _rewrite_hints_for_python():
-            check_model(directory, lambda: model_id_of(file), force)
+            check_model(directory, lambda: model_id_of(file, Path(inputs) if inputs else None), force)
         if url is None:
             for module in NEEDED.values():
                 if find_spec(module) is None:
@@ -66,7 +67,9 @@ def tune(
                 target = resolve_requested_target(CUDA, is_here=True)
             elif url is None and target == LOCAL:
                 target = resolve_target_to_submit(stack, LOCAL)
-            job = stack.api.submit(file, target, trials, minutes, seed, name or file.stem, **options)
+            job = stack.api.submit(
+                file, target, trials, minutes, seed, name or file.stem, inputs=inputs, **options
+            )
             with _rewrite_hints_for_python():
                 check_job(directory, job, force)
             _follow(job, directory, progress)

@@ -15,6 +15,7 @@ import onnx
 import onnxruntime
 import pytest
 import tvm_ffi
+from onnx import TensorProto, helper
 
 from benchmarks.networks.quantised import QUANTISED
 from mallorn.core.values.manifest import Manifest
@@ -25,13 +26,14 @@ from mallorn.workers.tvm.compile.compile_model import compile_model
 from mallorn.workers.tvm.network import extract_tasks_of_range as choose_sizes
 from tests.fixtures.command_line import ROOT
 from tests.fixtures.elf_files import METADATA, elf_bytes
+from tests.fixtures.onnx_network import onnx_network
 from tests.fixtures.runtime_wheel import run_python
 from tests.integration.tvm_graph.conftest import Example
 from tests.integration.tvm_graph.in_range import InRange
 from tests.integration.tvm_graph.test_growing import BOUNDS, Decoder
 from tests.integration.tvm_graph.test_ranged import Ranged
 
-FIXED: Final = ("mlp", "bert-small", "resnet18", "picture-int8")
+FIXED: Final = ("mlp", "bert-small", "resnet18", "picture-int8", "detector")
 RANGE_SIZES: Final = ((1, 2), (3, 7), (5, 9))
 DECODER_SIZES: Final = ((1, 0), (1, 17), (12, 40))  # tokens, and tokens before them
 RUN_ONCE: Final = """
@@ -55,6 +57,24 @@ class Quantised(Example):
         return str(path)
 
 
+class Detector(Example):
+    """A network that ends in the best of many scores, which TVM sorts by a function of its full wheel."""
+
+    @cached_property
+    def path(self) -> str:
+        weights = np.random.default_rng(0).standard_normal((8, 3, 3, 3)).astype("float32")
+        nodes = [
+            helper.make_node("Conv", ["image", "w"], ["scores"], kernel_shape=[3, 3]),
+            helper.make_node("Reshape", ["scores", "flat"], ["row"]),
+            helper.make_node("TopK", ["row", "k"], ["best", "places"]),
+        ]
+        constants = {"w": weights, "flat": np.array([1, -1]), "k": np.array([300])}
+        network = onnx_network(nodes, {"image": (1, 3, 40, 40)}, {"best": (1, 300)}, **constants)
+        network.graph.output.append(helper.make_tensor_value_info("places", TensorProto.INT64, [1, 300]))
+        onnx.save(network, path := self.folder / "detector.onnx")
+        return str(path)
+
+
 def compile_example(example: Example, dynamic: Any = None) -> Path:
     library = example.folder / "model.so"
     manifest = Manifest(job="1234", target={}, recipe=example.recipe, input_ranges=example.graph.input_ranges)
@@ -65,7 +85,7 @@ def compile_example(example: Example, dynamic: Any = None) -> Path:
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Example, Path]]:
     """An example by name, and its library; compiled once, without schedules."""
-    classes = {"range": Ranged, "decoder": Decoder, "picture-int8": Quantised}
+    classes = {"range": Ranged, "decoder": Decoder, "picture-int8": Quantised, "detector": Detector}
     compiled: dict[str, tuple[Example, Path]] = {}
 
     def get(name: str) -> tuple[Example, Path]:

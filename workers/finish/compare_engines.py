@@ -16,7 +16,14 @@ from mallorn.workers.finish.job_model import BENCH, ELSEWHERE, JobModel, TunedMo
 from mallorn.workers.finish.step_log import ReportDraft, StepLog
 from mallorn.workers.subprocesses.errors import retry_after_crash
 from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME
-from mallorn.workers.whole_model.engines import TUNED, UNTUNED, Engines, title
+from mallorn.workers.whole_model.engines import (
+    CONSTANT_OUTPUT,
+    TUNED,
+    UNTUNED,
+    WITH_INPUTS,
+    Engines,
+    title,
+)
 from mallorn.workers.whole_model.interleaved_timing import FairRace
 
 BESIDE = "Other work of this service went on while the points were timed."
@@ -103,6 +110,7 @@ def _compare_model(model: JobModel, tuned_model: TunedModel, step_log: StepLog, 
                 engines.drop_engine(UNTUNED)
         engines.load({UNTUNED: untuned, TUNED: tuned_model.library})
         errors = _check_outputs(model, engines, step_log)
+        _log_constant_outputs(engines, tuned_model, step_log)
         if not (is_correct := TUNED in engines):
             model.libraries.remove_library(tuned_model.winners)
         race = step_log.attempt(TIME, partial(_time_engines, model, engines))
@@ -129,6 +137,14 @@ def _check_outputs(model: JobModel, engines: Engines, step_log: StepLog) -> dict
     time: the tuned model if its outputs are wrong, and onnxruntime if the tuned model runs
     on another host."""
     errors = engines.errors(TUNED)
+    limit = engines.accepted_error
+    if not errors.get(ONNXRUNTIME, 0.0) <= limit and not (
+        UNTUNED in engines and engines.errors(UNTUNED).get(ONNXRUNTIME, inf) <= limit
+    ):  # before a schedule is suspected
+        difference = step_log.attempt("bisect the import", partial(model.judge_import, engines.own_error))
+        if difference is not None:
+            step_log.log_skipped_step("agree with onnxruntime", difference.description)
+            return errors
     if TUNED in engines and not _are_outputs_correct(errors, engines, step_log):
         engines.drop_engine(TUNED)
     if model.whole_model.device_pool is not None and ONNXRUNTIME in engines:
@@ -136,6 +152,12 @@ def _check_outputs(model: JobModel, engines: Engines, step_log: StepLog) -> dict
         if all(entry.step != BESIDE_IT for entry in step_log.entries):
             step_log.log_skipped_step(BESIDE_IT, ELSEWHERE, BENCH)
     return errors
+
+
+def _log_constant_outputs(engines: Engines, tuned_model: TunedModel, step_log: StepLog) -> None:
+    for index in engines.find_constant_outputs():
+        name = tuned_model.compiled.outputs[index].name
+        step_log.log_skipped_step(f"check the output {name!r}", CONSTANT_OUTPUT, WITH_INPUTS)
 
 
 def _are_outputs_correct(errors: Mapping[str, float], engines: Engines, step_log: StepLog) -> bool:

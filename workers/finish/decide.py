@@ -57,6 +57,7 @@ LIGHT: Final = 0.05
 WORTH: Final = 0.02
 BEFORE, AFTER, GUESSES = "before", "after", "guesses"
 INSIDE: Final = "compare rival schedules inside the whole model"
+CALL_ALONE: Final = "run the library with TVM's runtime alone"
 log = logging.getLogger(__name__)
 
 
@@ -121,7 +122,9 @@ def publish_first(bench: Bench, build: TunedModel, latency_us: Mapping[str, Mode
             unscheduled_workloads=compiled.missing,
             latency_us=dict(latency_us),
         )
-        if stage.options.library:
+        if stage.options.library and bench.step_log.attempt(
+            CALL_ALONE, partial(bench.model.check_alone, build.library)
+        ):
             library = add_library(build.directory, build.library, compiled)
             report = report.model_copy(update={"library": library})
         url = upload(stage, build.directory, report)

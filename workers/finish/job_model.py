@@ -3,13 +3,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
+from mallorn.core.artifact_uris import export_uri, job_exports_uri, open_artifact
 from mallorn.core.errors import MallornError
 from mallorn.core.host_id import host_id
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.manifest import DATABASE, Manifest
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.session import read_clock
 from mallorn.workers.finish.choose_winner import Times, Winner, add_inside_times
 from mallorn.workers.finish.compiled_library_cache import KnownLibraries
 from mallorn.workers.finish.export_directory import ExportFailed, largest_shapes
@@ -19,12 +23,14 @@ from mallorn.workers.host.background_load import run_load_programs
 from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.host.host_memory import is_large
 from mallorn.workers.interfaces.model_compiler import REGION, Compiled, ModelCompiler, Tuned
+from mallorn.workers.interfaces.whole_model_engine import NodeDifference, WrongImport
 from mallorn.workers.measure.tracked_devices import of_class, shares_locks
 from mallorn.workers.process.leased_stage import LeasedStage, StageFolder
 from mallorn.workers.sandbox.untrusted_files import copy_out
-from mallorn.workers.whole_model.compiled_model import IdleEngines, WholeModel
+from mallorn.workers.subprocesses.errors import retry_after_crash
+from mallorn.workers.whole_model.compiled_model import CASE_FILE, IdleEngines, WholeModel
 from mallorn.workers.whole_model.device_engine import DevicePool
-from mallorn.workers.whole_model.engines import Engines
+from mallorn.workers.whole_model.engines import TUNED, Engines
 
 KERNELS_SEC: Final = 1.5
 LARGEST_RECORDS: Final = 1 << 30  # bytes of a file of records
@@ -76,12 +82,14 @@ class JobModel:
     def of(cls, stage: LeasedStage, graphs: ModelCompiler, folder: StageFolder, idle: IdleEngines) -> Self:
         """Return the job's model as it was imported, with its files in `folder`."""
         path, region, source = stage.copy_model_files(folder.path), stage.graph_report.region, None
+        samples = stage.find_samples(path) if region is None else None  # a region has other inputs
         if region is not None:
             source, path = path, folder.compiler_folder / REGION
             graphs.cut_region(str(source), stage.options.input_shapes, region, str(path))
         whole_model = WholeModel(
             path=path,
             source=source,
+            samples=samples,
             target=stage.target,
             recipe=stage.graph_report.recipe,
             input_shapes=largest_shapes(stage),
@@ -185,6 +193,45 @@ class JobModel:
                 with self.lock_host_for_timing() as is_alone, run_load_programs(programs):
                     times = list(engines.kernel_times(seconds).values())
         return TimedBuilds(builds, times, is_alone)
+
+    def check_alone(self, library: Path) -> bool:
+        """Run a CPU's library as a program with `mallorn_runtime` does, and compare its outputs
+        with those of the tuned model's engine. Return True. Raises what
+        `WholeModel.check_alone` and `place_or_fail` raise."""
+        whole_model = place_or_fail(self).whole_model
+        if whole_model.target.is_cpu and whole_model.device_pool is None:
+            outputs = whole_model.outputs_file(TUNED)
+            is_comparable = self.stage.graph_report.dynamic is None and outputs.exists()
+            whole_model.check_alone(library, outputs if is_comparable else None)
+        return True
+
+    def judge_import(self, own_error: float | None) -> NodeDifference | None:
+        """Return the node where onnxruntime and TVM's import begin to differ, if onnxruntime is
+        the one that is off; None if no node differs by itself. Raises WrongImport if the import
+        is wrong; the artifact store then has the node and its inputs."""
+        self.stage.set_step("the node is searched for where TVM's import and onnxruntime begin to differ")
+        difference = retry_after_crash(partial(self.whole_model.find_import_fault, own_error))
+        if difference is None or not difference.is_import_wrong:
+            return difference
+        hint = "another release of Mallorn may import it"
+        if difference.node:
+            hint = f"report it with the node and its inputs: {self._store_case()}"
+        raise WrongImport(difference.description, hint=hint)
+
+    def _store_case(self) -> str:
+        stage, source, copy = self.stage, self.whole_model.case_file, self.folder.path / CASE_FILE
+        copy_out(source.parent, source.name, copy, LARGEST_RECORDS)
+        url = export_uri(stage.runtime.settings.artifacts, stage.job.id, stage.target.key)
+        with stage.runtime.database.transaction() as session:
+            if Jobs(session).get(stage.job.id, None).export_uri is None:  # so that it goes with its job
+                Jobs(session).store_report_columns(
+                    stage.job.id, export_uri=url, export_deleted_at=read_clock(session)
+                )
+        case_url = f"{job_exports_uri(url)}/{CASE_FILE}"
+        with open_artifact(case_url) as (store, path):
+            store.makedirs(store._parent(path), exist_ok=True)
+            store.put_file(str(copy), path)
+        return case_url
 
     @contextmanager
     def engines_of(self, builds: Mapping[str, TunedModel]) -> Iterator[Engines]:

@@ -201,6 +201,7 @@ class FinishRun(Bench):
                 checked = self.model.compile_with_rules(tuned_model, dynamic)
                 if not check_over_range(self.model, checked, self.step_log, dynamic):
                     return None
+            self.model.check_alone(checked.library)
             return add_library(directory, checked.library, checked.compiled)
 
         with self.step_log.time_step("export"):

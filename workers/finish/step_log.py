@@ -9,18 +9,29 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pydantic import ConfigDict
 
 from mallorn.core.errors import LeaseLost, MallornError, StorageFull
 from mallorn.core.values.finish_report import FinishReport, SkippedStep, StepSeconds
+from mallorn.workers.interfaces.whole_model_engine import WrongImport
 from mallorn.workers.process.leased_stage import LeasedStage
 from mallorn.workers.subprocesses.errors import ChildCrashed, suggest_next_step
 from mallorn.workers.subprocesses.shutdown import STOP
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+STEP_WORDS: Final = {
+    "probe": "the machine and the compiler are checked",
+    "propose": "schedules are proposed without trials",
+    "decide": "the best candidates are timed and checked again",
+    "build": "the whole model is compiled",
+    "check": "the whole model's outputs are checked",
+    "time": "kernels are timed inside the whole model",
+    "export": "schedules and library are stored",
+    "compare": "the whole model is compared with other engines and timed",
+}
 
 
 class ReportDraft(FinishReport):
@@ -40,7 +51,9 @@ class StepLog:
 
     @contextmanager
     def time_step(self, name: str) -> Iterator[None]:
-        """Add the wall and CPU seconds of the block to a step. Steps must not nest."""
+        """Show the step to the job's user, and add the wall and CPU seconds of the block to it.
+        Steps must not nest."""
+        self.stage.set_step(STEP_WORDS[name])
         start = time.monotonic(), STOP.children_cpu_sec() + time.process_time()
         try:
             yield
@@ -58,10 +71,11 @@ class StepLog:
 
     def attempt(self, step: str, work: Callable[[], T]) -> T | None:
         """Return the result of `work`. If it raises MallornError, log the step and return
-        None; but raise LeaseLost and StorageFull again, because they end the finish."""
+        None; but raise LeaseLost, StorageFull and WrongImport again, because they end the
+        finish."""
         try:
             return work()
-        except (LeaseLost, StorageFull):
+        except (LeaseLost, StorageFull, WrongImport):
             raise
         except MallornError as error:
             config = self.stage.runtime.settings

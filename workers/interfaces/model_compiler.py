@@ -287,8 +287,19 @@ class ModelCompiler(Child):
         """Write a random array per input, zeros and ones without a range; return names."""
 
     @method(limit_sec=600.0)
+    def split_samples(
+        self, model_path: str, samples_npz: str, folder: str, input_shapes: Shapes
+    ) -> list[str]:
+        """Write each draw of a user's inputs to a file in `folder`; return the files. Raises
+        InvalidModel if names, types or shapes are not the model's."""
+
+    @method(limit_sec=600.0)
     def compare_models(self, outputs_npz: str, expected_npz: str) -> float:
         """Return the largest relative error of the outputs; infinite if shapes differ."""
+
+    @method(limit_sec=600.0)
+    def find_constant_outputs(self, outputs_npz: str, draws: int) -> list[int]:
+        """Return the indices of outputs of which all elements are one number in all draws."""
 
     @method(limit_sec=300.0)
     def write_database(self, directory: str, target: str, records: Sequence[Tuned]) -> list[Skipped]:

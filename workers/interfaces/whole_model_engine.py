@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from mallorn.core.errors import MallornError
 from mallorn.workers.device.slice_timing_result import Slice
 from mallorn.workers.interfaces.hardware_probes import Probe
 from mallorn.workers.subprocesses.child_process import Child
@@ -23,6 +24,44 @@ class LoadedEngine:
     own_error: float | None = None  # onnxruntime, quantised: error against unfused operators
 
 
+class WrongImport(MallornError):
+    """TVM's import of a model computes something else than onnxruntime."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDifference:
+    """A node of a model that TVM's import computes differently from onnxruntime, given the same
+    inputs. Errors are relative; those against the node in float64 are None if that is unknown."""
+
+    node: str  # empty: the simplified graph differs before TVM imports it
+    operator: str
+    error: float  # of ours against onnxruntime
+    limit: float  # largest accepted error
+    float64_error: float | None = None  # of ours
+    onnxruntime_float64_error: float | None = None
+
+    @property
+    def is_import_wrong(self) -> bool:
+        """Return whether float64 does not confirm our numbers rather than onnxruntime's."""
+        if self.float64_error is None or self.onnxruntime_float64_error is None:
+            return True
+        return not self.float64_error <= max(self.limit, self.onnxruntime_float64_error)
+
+    @property
+    def description(self) -> str:
+        """Say in a sentence what differs, or that onnxruntime is off."""
+        node = f"node {self.node!r} ({self.operator})" if self.node else "the graph (its simplification)"
+        if self.is_import_wrong:
+            return (
+                f"the import of {node} computes something else than onnxruntime: "
+                f"relative error {self.error:.1e}"
+            )
+        return (
+            f"onnxruntime rounds {node} more than the tuned model: relative errors against float64 are "
+            f"{self.onnxruntime_float64_error:.1e} and {self.float64_error:.1e}"
+        )
+
+
 class Engine(Child):
     """Child process with one model in one engine; npz files hold arrays in call order.
 
@@ -38,9 +77,12 @@ class Engine(Child):
         """Load a compiled model and its inputs."""
 
     @method(limit_sec=RUN_TIMEOUT_SEC)
-    def load_onnxruntime(self, model_path: str, inputs_npz: str, threads: int) -> LoadedEngine:
+    def load_onnxruntime(
+        self, model_path: str, inputs_npz: str, threads: int, other_inputs: Sequence[str] = ()
+    ) -> LoadedEngine:
         """Load a model in onnxruntime with `threads` threads, or with one per core if that
-        is faster. Raises Unavailable if onnxruntime is not installed."""
+        is faster. `other_inputs` are further draws, on which a quantised model's own error is
+        measured, too. Raises Unavailable if onnxruntime is not installed."""
 
     @method(limit_sec=RUN_TIMEOUT_SEC)
     def time_bursts(self, bursts: int, number: int) -> list[float]:
@@ -51,9 +93,28 @@ class Engine(Child):
         """Measure for `seconds`; return the microseconds per run that each kernel takes."""
 
     @method(limit_sec=RUN_TIMEOUT_SEC)
-    def save_outputs(self, outputs_npz: str) -> int:
-        """Run the model once, write the outputs in order and return their number. For a
-        quantised model in onnxruntime, the outputs are those of its unfused operators."""
+    def save_outputs(self, outputs_npz: str, other_inputs: Sequence[str] = ()) -> int:
+        """Run the model with its inputs and then with each of the files `other_inputs`; write
+        all outputs in order and return their number per run. For a quantised model in
+        onnxruntime, the outputs are those of its unfused operators."""
+
+    @method(limit_sec=RUN_TIMEOUT_SEC)
+    def run_alone(self, library: str, inputs: Sequence[str], outputs_npz: str) -> int:
+        """Run a library on each file of inputs with TVM's runtime library only, as `mallorn_runtime`
+        does, and save the outputs. The process must be new: other methods load the rest of TVM."""
+
+    @method(limit_sec=3600.0)
+    def bisect_import(
+        self,
+        model_path: str,
+        target: str,
+        inputs: Sequence[str],
+        input_shapes: dict[str, list[int]],
+        limit: float,
+        case_npz: str,
+    ) -> NodeDifference | None:
+        """Return the first node whose import, compiled by itself, differs from onnxruntime by
+        more than `limit`; None if there is none. The file `case_npz` keeps it and its inputs."""
 
     @method(limit_sec=60.0)
     def time_probes(self, folder: str, probes: Sequence[Probe]) -> list[Slice]:

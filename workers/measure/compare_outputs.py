@@ -52,6 +52,16 @@ def compare_arrays(outputs: Mapping[str, Array], expected: Mapping[str, Array], 
     return Agreement(max(errors), max(limits), ok)
 
 
+def find_constant_outputs(outputs_npz: str, draws: int) -> list[int]:
+    """Return the indices of outputs of which all elements are one number in all draws. The
+    file has the outputs of each draw in turn."""
+    with np.load(outputs_npz) as outputs:
+        arrays = [np.ravel(array) for array in outputs.values()]
+    count = len(arrays) // draws
+    elements = [np.concatenate(arrays[index::count]) for index in range(count)]
+    return [index for index, values in enumerate(elements) if values.size and len(np.unique(values)) == 1]
+
+
 def compare_models(outputs_npz: str, expected_npz: str) -> float:
     """Return the largest relative error of two engines' outputs; inf if names differ."""
     with np.load(outputs_npz) as outputs, np.load(expected_npz) as reference:

@@ -37,6 +37,8 @@ from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.subprocesses.errors import ChildFailed
 from mallorn.workers.tvm.network.graph_recipes import is_reduced_form_of, recipe_for, skipped_passes
 
+RANGE_WITH_SAMPLES: Final = "inputs for checks have one size, and the job tunes a range of shapes"
+WITHOUT_SAMPLES: Final = "leave --inputs out, or give --input-shape in place of --dynamic"
 MOST_NAMES: Final = 12
 NAMES_COMPARED: Final = 200
 COMPARED_CHARS: Final = 60
@@ -119,12 +121,17 @@ def extract_tasks(stage: LeasedStage) -> Extraction:
         model = stage.copy_model_files(folder.path)
         with stage.start_model_compiler(folder) as child, paused_while_timing(child):
             try:
+                if stage.options.dynamic and stage.find_samples(model) is not None:
+                    raise InvalidModel(RANGE_WITH_SAMPLES, hint=WITHOUT_SAMPLES)
                 request = str(model), stage.target.text, recipe, stage.options.input_shapes
                 limit_sec = stage.runtime.settings.import_timeout_sec
                 if ranges := stage.options.dynamic:
                     extraction = child.extract_range.call_with_limit(limit_sec, *request, ranges)
                 else:
                     extraction = extract_or_divide(child, folder.compiler_folder, limit_sec, *request)
+                    if (samples := stage.find_samples(model)) is not None:  # wrong ones fail the job at once
+                        folders = str(samples), str(folder.compiler_folder)
+                        child.split_samples(str(model), *folders, stage.options.input_shapes)
             except ChildFailed as error:
                 message = f"TVM cannot turn this model into tasks: {error.headline}"
                 raise InvalidModel(message, hint=error.hint or CHECK) from None

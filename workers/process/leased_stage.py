@@ -14,6 +14,7 @@ from mallorn.core.errors import LeaseLost
 from mallorn.core.job_options import JobOptions, KeptOptions
 from mallorn.core.states import JobState
 from mallorn.core.targets import Target
+from mallorn.core.values.dataset import SAMPLES
 from mallorn.core.values.event import JobEvent
 from mallorn.core.values.graph_report import GraphReport
 from mallorn.core.values.job import JobStep
@@ -80,6 +81,11 @@ class LeasedStage:
         uri = model_uri(self.runtime.settings.artifacts, self.job.model_id)
         with open_artifact(uri) as (store, path), store.open(path, "rb") as model:
             return unpack(model, directory)
+
+    def find_samples(self, model: Path) -> Path | None:
+        """Return the file of inputs that came with the model's files, if any."""
+        samples = model.parent / SAMPLES
+        return samples if samples.is_file() else None
 
     @property
     def measurer_name(self) -> str:

@@ -1,10 +1,13 @@
 """Main module of the child process that loads one model in one engine and times it."""
 
+import ctypes
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
+from importlib.metadata import distribution
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -18,7 +21,7 @@ from mallorn.graphc.export.export_checks import is_quantised
 from mallorn.graphc.export.output_errors import worst_error
 from mallorn.workers.device.detect_host import physical_cores
 from mallorn.workers.host.code_digest import refuse_if_code_changed
-from mallorn.workers.interfaces.whole_model_engine import Engine, LoadedEngine
+from mallorn.workers.interfaces.whole_model_engine import Engine, LoadedEngine, NodeDifference
 from mallorn.workers.subprocesses.serve_calls import serve
 from mallorn.workers.subprocesses.typed_method import collect_handlers
 from mallorn.workers.tvm.sessions.time_probes import time_probes_here
@@ -26,6 +29,7 @@ from mallorn.workers.tvm.sessions.time_probes import time_probes_here
 WARM_UP_CALLS: Final = 2
 ROUGH_CALLS: Final = 20
 LONG_CALL_US: Final = 100_000.0  # one call of a slow model warms it well enough
+_POOLED: Final = 2  # the allocator of `mallorn_runtime`
 _methods: dict[str, Callable[..., Any]] = {}  # run, outputs and kernels of the loaded model
 
 
@@ -40,10 +44,14 @@ def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
     device = tvm.runtime.device(tvm.target.Target(kind).get_target_device_type())
     module = tvm.runtime.load_module(library)
     main = relax.VirtualMachine(module, device)["main"]
-    args = [tvm.runtime.tensor(array, device) for array in _arrays(inputs_npz).values()]
 
-    def run() -> list[Any]:
-        result = main(*args)
+    def read(path: str) -> list[Any]:
+        return [tvm.runtime.tensor(array, device) for array in _arrays(path).values()]
+
+    args = read(inputs_npz)
+
+    def run(arguments: Sequence[Any] = args) -> list[Any]:
+        result = main(*arguments)
         device.sync()
         return list(result) if isinstance(result, tvm.ir.Array | list | tuple) else [result]
 
@@ -53,11 +61,16 @@ def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
         enable_cuda_graphs(1)
         return Kernels(machine.set_instrument, partial(machine["main"], *args), clock_of(kind, device.sync))
 
-    _methods.update(run=run, outputs=_run_for_outputs, kernels=cache(kernels))
+    def outputs_for(path: str) -> list[Any]:
+        return [output.numpy() for output in run(read(path))]
+
+    _methods.update(run=run, outputs=_run_for_outputs, outputs_for=outputs_for, kernels=cache(kernels))
     return LoadedEngine("tvm", tvm.__version__, tvm.runtime.num_threads())
 
 
-def load_onnxruntime(model_path: str, inputs_npz: str, threads: int) -> LoadedEngine:
+def load_onnxruntime(
+    model_path: str, inputs_npz: str, threads: int, other_inputs: Sequence[str] = ()
+) -> LoadedEngine:
     if find_spec("onnxruntime") is None:
         raise Unavailable("onnxruntime is not installed", hint="pip install onnxruntime")
     import onnxruntime
@@ -67,10 +80,14 @@ def load_onnxruntime(model_path: str, inputs_npz: str, threads: int) -> LoadedEn
         threads = min(counts, key=lambda n: _rough_us(_create_onnxruntime_runner(model_path, inputs_npz, n)))
     _methods.update(run=_create_onnxruntime_runner(model_path, inputs_npz, threads), outputs=_run_for_outputs)
     own_error = None
+    _methods["outputs_for"] = lambda path: run_onnxruntime(model_path, _arrays(path))
     if is_quantised(Path(model_path)):
-        truth = run_onnxruntime(model_path, _arrays(inputs_npz), fused=False)
-        own_error = worst_error(_run_for_outputs(), truth)
-        _methods["outputs"] = lambda: truth
+        draws = {path: _arrays(path) for path in (inputs_npz, *other_inputs)}
+        truths = {path: run_onnxruntime(model_path, arrays, fused=False) for path, arrays in draws.items()}
+        own_error = worst_error(_run_for_outputs(), truths[inputs_npz])
+        for path in other_inputs:
+            own_error = max(own_error, worst_error(run_onnxruntime(model_path, draws[path]), truths[path]))
+        _methods.update(outputs=lambda: truths[inputs_npz], outputs_for=truths.__getitem__)
     return LoadedEngine("onnxruntime", onnxruntime.__version__, threads, own_error)
 
 
@@ -106,10 +123,43 @@ def time_kernels(seconds: float) -> dict[str, float]:
     return dict(_methods["kernels"]().measure_times_us(seconds))
 
 
-def save_outputs(outputs_npz: str) -> int:
-    results = _methods["outputs"]()
-    np.savez(outputs_npz, **{f"output_{index}": array for index, array in enumerate(results)})
-    return len(results)
+def save_outputs(outputs_npz: str, other_inputs: Sequence[str] = ()) -> int:
+    results = list(_methods["outputs"]())
+    others = chain.from_iterable(_methods["outputs_for"](path) for path in other_inputs)
+    return _save(outputs_npz, [*results, *others]) // (1 + len(other_inputs))
+
+
+def bisect_import(*arguments: Any, **named: Any) -> NodeDifference | None:
+    # Imported here because other engines need no compiler.
+    from mallorn.workers.tvm.compile.bisect_import import bisect_import as bisect
+
+    return bisect(*arguments, **named)
+
+
+def _save(path: str, results: Iterable[Any]) -> int:
+    arrays = {f"output_{index}": array for index, array in enumerate(results)}
+    np.savez(path, **arrays)
+    return len(arrays)
+
+
+def run_alone(library: str, inputs: Sequence[str], outputs_npz: str) -> int:
+    import tvm_ffi
+
+    folder = Path(str(distribution("apache-tvm").locate_file("tvm")))
+    ctypes.CDLL(str(folder / "lib" / "libtvm_runtime.so"), ctypes.RTLD_GLOBAL)
+    cpu = tvm_ffi.device("cpu", 0)
+    allocate = tvm_ffi.get_global_func("runtime.TVMTensorAllocWithScope")
+    machine = tvm_ffi.load_module(library)["vm_load_executable"]()
+    machine["vm_initialization"](int(cpu.dlpack_device_type()), 0, _POOLED)
+    results: list[Any] = []
+    for path in inputs:
+        args = []
+        for array in _arrays(path).values():
+            args.append(allocate(tvm_ffi.Shape(array.shape), tvm_ffi.dtype(str(array.dtype)), cpu, None))
+            np.from_dlpack(args[-1])[...] = array
+        result = machine["main"](*args)
+        results += [result] if isinstance(result, tvm_ffi.Tensor) else list(result)
+    return _save(outputs_npz, map(np.from_dlpack, results)) // len(inputs)
 
 
 def _run_for_outputs() -> list[Any]:
@@ -133,6 +183,8 @@ ANSWERS: Final = (
     Engine.time_bursts.make_handler(time_bursts),
     Engine.time_kernels.make_handler(time_kernels),
     Engine.save_outputs.make_handler(save_outputs),
+    Engine.bisect_import.make_handler(bisect_import),
+    Engine.run_alone.make_handler(run_alone),
     Engine.time_probes.make_handler(time_probes_here),
 )
 

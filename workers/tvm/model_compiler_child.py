@@ -23,7 +23,11 @@ from mallorn.workers.interfaces.model_compiler import (
     Shapes,
     Signature,
 )
-from mallorn.workers.measure.compare_outputs import compare_models, compare_outputs
+from mallorn.workers.measure.compare_outputs import (
+    compare_models,
+    compare_outputs,
+    find_constant_outputs,
+)
 from mallorn.workers.sandbox.sandbox import OFF
 from mallorn.workers.subprocesses.child_main import REACHED_VARIABLE
 from mallorn.workers.subprocesses.serve_calls import serve
@@ -39,6 +43,7 @@ from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 from mallorn.workers.tvm.network.outside_nodes import cut_region, find_region
 from mallorn.workers.tvm.network.remaining_copies import count_remaining_copies
 from mallorn.workers.tvm.network.run_recipe_passes import PassFailed, as_tvm_target, name_pass_in_errors
+from mallorn.workers.tvm.network.sample_inputs import split_samples
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_module, parse_tvm_target
 from mallorn.workers.tvm.records.check_dataset import next_rows, open_dataset
 from mallorn.workers.tvm.records.restore_records import read_metaschedule_log, read_schedule_directory
@@ -125,7 +130,9 @@ ANSWERS: Final = (
     ModelCompiler.extract_range.make_handler(extract_range),
     ModelCompiler.compile_default.make_handler(compile_default),
     ModelCompiler.make_inputs.make_handler(make_inputs),
+    ModelCompiler.split_samples.make_handler(split_samples),
     ModelCompiler.compare_models.make_handler(compare_models),
+    ModelCompiler.find_constant_outputs.make_handler(find_constant_outputs),
     ModelCompiler.write_database.make_handler(write_database),
     ModelCompiler.read_schedule_directory.make_handler(read_schedule_directory),
     ModelCompiler.read_metaschedule_log.make_handler(read_metaschedule_log),

@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, Protocol, Self
 
+from mallorn.core.errors import InvalidModel
 from mallorn.core.targets import Target
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe
@@ -24,7 +25,7 @@ from mallorn.workers.interfaces.model_compiler import (
     Shapes,
     Untuned,
 )
-from mallorn.workers.interfaces.whole_model_engine import Engine, LoadedEngine
+from mallorn.workers.interfaces.whole_model_engine import Engine, LoadedEngine, NodeDifference
 from mallorn.workers.sandbox.landlock import READ
 from mallorn.workers.subprocesses.pending_call import PendingCall
 from mallorn.workers.tvm.network.graph_recipes import precision_of
@@ -35,6 +36,10 @@ from mallorn.workers.whole_model.interleaved_timing import KernelRacer
 # An export's script has another limit: it compares only with onnxruntime, which sums in another order.
 LARGEST_ERROR: Final = {"float32": 1e-4, **LARGEST_ERROR_ROUNDED}
 SEED: Final = 0
+DRAWS: Final = 3  # of inputs, for which outputs are compared
+CASE_FILE: Final = "wrong-node.npz"
+BISECTION: Final = "bisection"  # a process that cuts the model and runs its parts
+ALONE: Final = "alone"  # a process with nothing of TVM but its runtime library
 ONNXRUNTIME: Final = "onnxruntime"  # the only engine that needs no library
 
 
@@ -79,7 +84,7 @@ class ModelEngine(KernelRacer, Protocol):
     @property
     def pid(self) -> int | None: ...
     def start(self) -> None: ...
-    def save_outputs(self, outputs_npz: str) -> int: ...
+    def save_outputs(self, outputs_npz: str, other_inputs: Sequence[str] = ()) -> int: ...
 
 
 class Loading(Protocol):
@@ -105,6 +110,7 @@ class WholeModel:
     env: Mapping[str, str] = field(default_factory=dict)  # for the processes of engines
     room: Path | None = None  # folder that engines may read, besides `reads`; None: all files
     reads: Sequence[Path] = ()  # files of the model that lie elsewhere
+    samples: Path | None = None  # the user's inputs for checks; None: random ones
     device_pool: DevicePool | None = None  # where TVM's engines run; None: on this host
     idle: IdleEngines | None = None  # None: processes are not reused
 
@@ -150,10 +156,27 @@ class WholeModel:
 
     @cached_property
     def inputs_file(self) -> Path:
-        """Path of a file of random inputs for all engines, written at its first use."""
+        """Path of a file of inputs for all engines, written at its first use."""
+        return self._samples[0] if self.samples is not None else self._make_inputs(SEED)
+
+    @cached_property
+    def other_inputs_files(self) -> list[Path]:
+        """Paths of further draws of inputs, for checks; none for a model on a device."""
+        if self.device_pool is not None:
+            return []
+        if self.samples is not None:
+            return self._samples[1:]
+        return [self._make_inputs(seed) for seed in range(SEED + 1, SEED + DRAWS)]
+
+    @cached_property
+    def _samples(self) -> list[Path]:
+        arguments = str(self.path), str(self.samples), str(self.folder), self.input_shapes
+        return [Path(path) for path in self.graphs.split_samples(*arguments)]
+
+    def _make_inputs(self, seed: int) -> Path:
         shapes = sha256(json.dumps(self.input_shapes).encode()).hexdigest()[:16]  # one folder for all shapes
-        path = self.folder / f"inputs-{shapes}.npz"
-        self.graphs.make_inputs(str(self.path), str(path), SEED, self.input_shapes, self.input_ranges)
+        path = self.folder / f"inputs-{shapes}-{seed}.npz"
+        self.graphs.make_inputs(str(self.path), str(path), seed, self.input_shapes, self.input_ranges)
         return path
 
     def engine(self, name: str) -> ModelEngine:
@@ -164,14 +187,38 @@ class WholeModel:
         if self.idle is not None and (waiting := self.idle.resume_engine(_kind(name))):
             waiting.name = f"{name} engine"
             return waiting
-        env = {"TVM_NUM_THREADS": str(self.threads), **self.env}
+        return self._new_engine(f"{name} engine", _kind(name))
+
+    def _new_engine(self, name: str, kind: str) -> Engine:
         readable = () if self.room is None else (self.room, *self.reads)
         return Engine(
-            env=env,
-            name=f"{name} engine",
-            room=self._own_folder(_kind(name)),
+            env={"TVM_NUM_THREADS": str(self.threads), **self.env},
+            name=name,
+            room=self._own_folder(kind),
             others=tuple((str(path), READ) for path in readable),
         )
+
+    def find_import_fault(self, own_error: float | None) -> NodeDifference | None:
+        """Return the first node that TVM's import computes differently from onnxruntime, and
+        keep it with its inputs in `case_file`; None if no node differs."""
+        limit = max(LARGEST_ERROR["float32"], largest_allowed_error(self.path, own_error))
+        with self._new_engine("bisection", BISECTION) as engine:
+            return engine.bisect_import(
+                str(self.path),
+                self.target.text,
+                self._all_inputs,
+                self.input_shapes,
+                limit,
+                str(self.case_file),
+            )
+
+    @property
+    def case_file(self) -> Path:
+        return (self._own_folder(BISECTION) or self.folder) / CASE_FILE
+
+    @property
+    def _all_inputs(self) -> list[str]:
+        return [str(path) for path in (self.inputs_file, *self.other_inputs_files)]
 
     def _own_folder(self, kind: str) -> Path | None:
         """Create and return the only folder that these engines may write, if sandboxed."""
@@ -196,8 +243,22 @@ class WholeModel:
         if not isinstance(engine, Engine):
             raise TypeError(f"{engine!r} loads no such model")
         if library is None:
-            return engine.load_onnxruntime.begin(str(self.path), str(self.inputs_file), self.threads)
+            others = [str(path) for path in self.other_inputs_files]
+            return engine.load_onnxruntime.begin(str(self.path), str(self.inputs_file), self.threads, others)
         return engine.load_library.begin(str(library), self.target.text, str(self.inputs_file))
+
+    def check_alone(self, library: Path, outputs: Path | None = None) -> None:
+        """Run a library as a program does that has only TVM's runtime library, in a process of
+        its own. Raises ChildError if it cannot run so, InvalidModel if its outputs are not
+        those of the file `outputs`."""
+        own_outputs = (self._own_folder(ALONE) or self.folder) / f"{ALONE}-outputs.npz"
+        with self._new_engine("runtime", ALONE) as engine:
+            engine.run_alone(str(library), self._all_inputs, str(own_outputs))
+        error = 0.0 if outputs is None else self.compute_output_error(own_outputs, outputs)
+        if not error <= self.accepted_error():
+            raise InvalidModel(
+                f"in a process of its own it computes something else: relative error {error:.1e}"
+            )
 
     def release_device(self) -> None:
         if self.device_pool is not None and self.device_pool.runner.alive:
@@ -214,6 +275,11 @@ class WholeModel:
     def compute_output_error(self, outputs: Path, expected_outputs: Path) -> float:
         """Return the largest relative error of one engine's outputs against another's."""
         return self.graphs.compare_models(str(outputs), str(expected_outputs))
+
+    def find_constant_outputs(self, outputs: Path) -> list[int]:
+        """Return the indices of outputs that are one number for all draws of inputs: comparing
+        them proves nothing."""
+        return self.graphs.find_constant_outputs(str(outputs), 1 + len(self.other_inputs_files))
 
     @property
     def precision(self) -> str:

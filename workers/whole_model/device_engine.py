@@ -1,6 +1,6 @@
 """An engine that runs a whole model on a device, with the interface of a local engine."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,8 +68,11 @@ class DeviceEngine:
         )
         return DeferredLoad(lambda: self._run_on_device(lambda m: pool.runner.load_model(m, RUN_TIMEOUT_SEC)))
 
-    def save_outputs(self, outputs_npz: str) -> int:
-        """Run the model once, save its outputs, return their number. Raises DeviceFailed."""
+    def save_outputs(self, outputs_npz: str, other_inputs: Sequence[str] = ()) -> int:
+        """Run the model once, save its outputs, return their number. Raises DeviceFailed. A
+        device takes one draw of inputs, so `other_inputs` is empty."""
+        if other_inputs:
+            raise ValueError("a device runs one draw of inputs")
         save = self._pool.runner.save_model_outputs
         return self._run_on_device(lambda model: save(model, outputs_npz, RUN_TIMEOUT_SEC))
 

@@ -24,6 +24,8 @@ from mallorn.workers.whole_model.interleaved_timing import (
 
 TUNED: Final = speedup.TUNED
 UNTUNED: Final = "untuned"
+CONSTANT_OUTPUT: Final = "it is the same number throughout for all inputs that were tried"
+WITH_INPUTS: Final = "give inputs that mean something: --inputs samples.npz"
 TITLES: Final = {UNTUNED: "the untuned model", TUNED: "the tuned model"}
 T = TypeVar("T")
 
@@ -75,7 +77,8 @@ class Engines:
                     self.own_error = engine.own_error
 
         def save_outputs(name: str, engine: ModelEngine) -> int:
-            count = engine.save_outputs(str(self._model.outputs_file(name)))
+            others = [str(path) for path in self._model.other_inputs_files]
+            count = engine.save_outputs(str(self._model.outputs_file(name)), others)
             engine.suspend()
             self._ran.add(name)
             return count
@@ -94,6 +97,15 @@ class Engines:
             if error is not None:
                 error_by_engine[other] = error
         return error_by_engine
+
+    def find_constant_outputs(self) -> list[int]:
+        """Return the indices of outputs that were one number for all inputs: they are not
+        checked. They are read from onnxruntime's outputs, if it ran."""
+        names = [name for name in (ONNXRUNTIME, UNTUNED, TUNED) if name in self._ran]
+        if not names:
+            return []
+        find = partial(self._model.find_constant_outputs, self._model.outputs_file(names[0]))
+        return self._attempt("see whether the outputs vary", partial(retry_after_crash, find)) or []
 
     @property
     def accepted_error(self) -> float:

@@ -8,6 +8,7 @@ from pydantic import Field
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.base import Value
 
+SAMPLES: Final = "mallorn-samples.npz"  # the member with inputs for checks
 MODEL: Final = "model.onnx"  # the first member of an uploaded tar, whatever the file is called
 
 

@@ -63,8 +63,9 @@ def test_an_option_leaves_it_out(workshop, answers):
         ({"compile_model": CRASHED}, {}, "was not compiled"),
         ({"compare_models": 0.25}, {}, "could not be checked"),
         ({}, {("tuned", "save_outputs"): CRASHED}, "could not be checked"),
+        ({}, {("runtime", "run_alone"): CRASHED}, "could not be checked"),
     ],
-    ids=["it does not compile", "it computes something else", "it crashes"],
+    ids=["it does not compile", "it computes something else", "it crashes", "no program can call it"],
 )
 def test_what_was_not_checked_is_not_stored(workshop, answers, graphs, engines, words):
     workshop.graph_answers |= graphs

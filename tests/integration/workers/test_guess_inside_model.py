@@ -37,7 +37,7 @@ class Inside(MadeUpEngines):
 
 
 @pytest.fixture
-def model(workshop, exported, check, monkeypatch):
+def model(workshop, exported, check, monkeypatch, engines_told):
     """What the engines tell; the second guess of w0 is the fastest inside the model."""
     figures = type("Figures", (Inside,), {})
     figures.kernels_us = {"first": 100.0, "rivals-1": 80.0, "rivals-2": 90.0}

@@ -8,6 +8,8 @@ from signal import SIGKILL
 import pytest
 from sqlalchemy import select, update
 
+from mallorn.client.model_upload import ModelUpload
+from mallorn.core.artifact_uris import model_uri
 from mallorn.core.errors import InvalidModel, Unavailable
 from mallorn.core.states import JobState, StageKind, WorkKind
 from mallorn.core.values.event import FailedEvent
@@ -27,7 +29,7 @@ from mallorn.workers.subprocesses.errors import ChildCrashed, ChildFailed, Child
 from mallorn.workers.subprocesses.shutdown import ShutdownRequested
 from mallorn.workers.tvm.network.graph_recipes import TUNED, with_skipped_passes
 from tests.fixtures.stored import workload_named
-from tests.fixtures.workshop import QUICK
+from tests.fixtures.workshop import MODEL, QUICK
 from tests.unit.children.faces import Misbehaving
 
 
@@ -380,3 +382,32 @@ def test_a_measurer_with_an_undeclared_virtual_device_is_refused(workshop, job):
     assert not import_job(workshop, job)
     assert workshop.state(job) == JobState.FAILED
     assert "does not declare its virtual device" in workshop.explanation(job)
+
+
+def with_inputs(workshop):
+    """The model of all jobs comes with inputs for checks."""
+    path = Path(model_uri(workshop.settings.artifacts, MODEL))
+    (model := path.with_name("net.onnx")).write_bytes(b"a model")
+    (samples := path.with_name("mine.npz")).write_bytes(b"arrays")
+    path.write_bytes(b"".join(ModelUpload(model, (), samples).chunks()))
+
+
+def test_inputs_that_the_model_does_not_take_fail_the_job_at_once(workshop, job):
+    with_inputs(workshop)
+    words = "draw 0 of the file of inputs lacks n"
+    workshop.graph_answers |= {"extract": found("w0"), "split_samples": InvalidModel(words)}
+    import_job(workshop, job)
+    assert workshop.state(job) == JobState.FAILED
+    assert workshop.read(lambda session: Jobs(session).get(job, None)).ended_because == words
+
+
+def test_right_inputs_are_read_by_the_import(workshop, job):
+    with_inputs(workshop)
+    read = []
+    workshop.graph_answers |= {
+        "extract": found("w0"),
+        "split_samples": lambda samples_npz, **_params: read.append(Path(samples_npz).read_bytes()) or [],
+    }
+    import_job(workshop, job)
+    assert workshop.state(job) == JobState.TUNING
+    assert read == [b"arrays"]

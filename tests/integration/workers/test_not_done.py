@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from mallorn.core.errors import StorageFull, Unavailable
 from mallorn.core.states import JobState
+from mallorn.core.values.graph_report import TensorSpec
+from mallorn.db.repositories.jobs import Jobs
 from mallorn.workers.finish.run import finish
-from mallorn.workers.interfaces.whole_model_engine import LoadedEngine
+from mallorn.workers.interfaces.whole_model_engine import LoadedEngine, NodeDifference
 from mallorn.workers.subprocesses.errors import ChildFailed, ChildTimeout
 from tests.fixtures.finishing import COMPILED, CRASHED
 from tests.fixtures.timed_models import finish_anyway, steps
@@ -167,3 +170,46 @@ def test_a_full_disk_still_makes_the_finish_wait(workshop, answers):
     finish(workshop, job)
     assert workshop.state(job) == JobState.FINISHING
     assert "disk" in workshop.explanation(job)
+
+
+WRONG = NodeDifference("Resize_12", "Resize", 5.8e-3, 1e-4)
+ROUNDED = NodeDifference("Conv_3", "Conv", 5.8e-3, 1e-4, float64_error=1e-6, onnxruntime_float64_error=5.8e-3)
+
+
+@pytest.mark.parametrize("options", [{}, NO_TRIALS], ids=["trials", "no trials"])
+def test_a_wrong_import_fails_the_job_and_is_told_first(workshop, answers, options):
+    def bisect_import(case_npz, **_params):
+        Path(case_npz).write_bytes(b"the node and its inputs")
+        return WRONG
+
+    workshop.graph_answers["compare_models"] = disagree
+    answers["bisection", "bisect_import"] = bisect_import
+    job = tuned(workshop, **options)
+    finish(workshop, job)
+    stored = workshop.read(lambda session: Jobs(session).get(job, None))
+    assert stored.state == JobState.FAILED
+    words = "the import of node 'Resize_12' (Resize) computes something else than onnxruntime"
+    assert stored.ended_because.startswith(words)
+    case = Path(stored.hint.rpartition(" ")[2])
+    assert case.read_bytes() == b"the node and its inputs"
+    assert stored.report is None
+
+
+def test_where_onnxruntime_is_off_the_result_counts(workshop, answers):
+    workshop.graph_answers["compare_models"] = disagree
+    answers["bisection", "bisect_import"] = ROUNDED
+    told = finish_anyway(workshop)
+    assert steps(told) == ["agree with onnxruntime"]
+    assert "onnxruntime rounds node 'Conv_3' (Conv)" in told["skipped_steps"][0]["reason"]
+    assert set(told["latency_us"]) == {"untuned", "tuned", "onnxruntime"}
+
+
+def test_an_output_that_does_not_vary_is_told_by_its_name(workshop, answers):
+    spec = TensorSpec(name="mask", dtype="float32", shape=[1])
+    workshop.graph_answers |= {
+        "find_constant_outputs": [0],
+        "compile_model": replace(COMPILED, outputs=[spec]),
+    }
+    told = finish_anyway(workshop)
+    assert steps(told) == ["check the output 'mask'"]
+    assert "--inputs samples.npz" in told["skipped_steps"][0]["hint"]

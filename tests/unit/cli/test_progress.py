@@ -145,6 +145,22 @@ def test_a_log_is_never_silent_for_long_while_something_changes() -> None:
     assert [line.split()[1] for line in console.file.getvalue().splitlines()] == ["1/64", "4/64"]
 
 
+def test_a_long_step_of_a_finish_says_every_ten_seconds_how_long_it_takes() -> None:
+    now = iter([0.0, 5.0, 10.0, 15.0, 21.0, 22.0])
+    console = Console(file=io.StringIO(), width=160)
+    view = LineView(console.print, clock=lambda: next(now))
+    compiling, checking = JobStep(name="the model is compiled"), JobStep(name="outputs are checked")
+    for step in (compiling, compiling, compiling, compiling, compiling, checking):
+        view.show(job("finishing", 64, step=step))
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().splitlines() == [
+        "finishing  64/64 trials  2 failed  the model is compiled",
+        "finishing  64/64 trials  2 failed  the model is compiled  for 10 s",
+        "finishing  64/64 trials  2 failed  the model is compiled  for 21 s",
+        "finishing  64/64 trials  2 failed  outputs are checked",
+    ]
+
+
 def test_a_log_never_says_the_same_twice() -> None:
     console = Console(file=io.StringIO(), width=160)
     view = LineView(console.print)

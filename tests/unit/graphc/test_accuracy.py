@@ -11,6 +11,7 @@ from mallorn.workers.interfaces.output_comparison import Reference
 from mallorn.workers.measure.compare_outputs import (
     compare_models,
     compare_outputs,
+    find_constant_outputs,
     tolerance,
 )
 
@@ -117,3 +118,14 @@ def test_a_number_of_an_answer_in_steps_may_fall_to_the_next_value_alone() -> No
         ours = coarse.copy()
         ours[0] += by
         assert (rounded_outputs_error(ours, coarse) == 0.0) is ok
+
+
+def test_an_output_of_one_number_in_all_draws_is_constant(tmp_path: Path) -> None:
+    zeros, ones, ramp = np.zeros(3), np.ones(3), np.arange(3.0)
+    draws = [zeros, ramp, zeros, zeros, ramp, ones]  # three outputs, two draws
+    np.savez(
+        path := tmp_path / "outputs.npz", **{f"output_{index}": each for index, each in enumerate(draws)}
+    )
+    assert find_constant_outputs(str(path), 2) == [0]
+    np.savez(path, output_0=np.full(3, np.nan), output_1=np.float32(2))
+    assert find_constant_outputs(str(path), 1) == [0, 1]

@@ -14,6 +14,7 @@ from mallorn import Client
 from mallorn.client.model_upload import ModelUpload
 from mallorn.client.onnx_export import as_onnx
 from mallorn.core.errors import InvalidModel
+from mallorn.core.values.dataset import SAMPLES
 from mallorn.workers.process.unpack_model import unpack
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.onnx_network import onnx_network
@@ -50,6 +51,19 @@ def test_weights_beside_it_come_along_and_unpack_to_what_they_were(tmp_path: Pat
     assert (tmp_path / "there/weights/all.bin").read_bytes() == (tmp_path / "weights/all.bin").read_bytes()
     with tarfile.open(fileobj=io.BytesIO(sent)) as archive:
         assert archive.getnames() == ["model.onnx", "weights/all.bin"]
+
+
+def test_inputs_for_checks_come_along(tmp_path: Path) -> None:
+    onnx.save(onnx.load(str(write(tmp_path / "net.onnx"))), str(tmp_path / "whole.onnx"))
+    (samples := tmp_path / "mine.npz").write_bytes(b"arrays")
+    parcel = ModelUpload.of(tmp_path / "whole.onnx", samples)
+    sent = b"".join(parcel.chunks())
+    assert len(sent) == parcel.size_bytes
+    (tmp_path / "there").mkdir()
+    model = unpack(io.BytesIO(sent), tmp_path / "there")
+    assert model.with_name(SAMPLES).read_bytes() == b"arrays"
+    with pytest.raises(InvalidModel, match="there is no file"):
+        ModelUpload.of(tmp_path / "whole.onnx", tmp_path / "none.npz")
 
 
 def test_the_same_contents_are_the_same_bytes_whenever_and_by_whomever_they_were_written(

@@ -1,0 +1,236 @@
+"""Find the node of an ONNX graph whose import computes something else than onnxruntime.
+
+The graph is cut into parts, and each part is imported and compiled by itself with TVM's defaults.
+Its inputs are what onnxruntime computed for them, so that errors of other parts do not count. A
+part with wrong outputs is cut again, down to one node.
+
+onnxruntime's float32 sums may be further from the truth than ours: a node is wrong only if the
+same node in float64 does not confirm our numbers.
+"""
+
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+from tvm import relax
+
+from mallorn.graphc.export import compile_network as stock
+from mallorn.graphc.export.compare_with_onnxruntime import make_session, run_onnxruntime
+from mallorn.graphc.export.output_errors import worst_error
+from mallorn.graphc.onnx import fold_shapes, inline_functions, unroll_loops
+from mallorn.graphc.onnx.read_with_weights_on_disk import read_tensor
+from mallorn.workers.interfaces.model_compiler import Shapes
+from mallorn.workers.interfaces.whole_model_engine import NodeDifference
+from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
+
+PARTS: Final = 8  # parts into which a graph is cut at a time
+SMALL: Final = 1024  # integers of at most this many elements may be sizes, which the importer wants constant
+MOST_REFERENCE_ELEMENTS: Final = 1 << 22  # the reference is written in Python: more would take minutes
+MODEL_KEY: Final = "node.onnx"  # in the file that keeps a node and its inputs
+_NARROW: Final = (TensorProto.FLOAT, TensorProto.FLOAT16)
+Array = NDArray[Any]
+Arrays = dict[str, Array]
+log = logging.getLogger(__name__)
+
+
+def bisect_import(
+    model_path: str, target: str, inputs: Sequence[str], input_shapes: Shapes, limit: float, case_npz: str
+) -> NodeDifference | None:
+    model = fold_shapes.fold(inline_functions.inline(stock.read_model(model_path)), input_shapes)
+    for path in inputs:
+        with np.load(path) as archive:
+            search = _Search(model, dict(archive), as_tvm_target(target), limit)
+        found = list(search.differences(0, len(model.graph.node)))
+        wrong = next((each for each in found if each.is_import_wrong), None)
+        if found:
+            first = wrong or found[0]
+            search.save_case(first, Path(case_npz))
+            return first
+        if (difference := search.judge_simplification(model_path)) is not None:
+            return difference
+    return None
+
+
+class _Search:
+    def __init__(self, model: ModelProto, inputs: Arrays, target: Any, limit: float) -> None:
+        self._model, self._inputs, self._target, self._limit = model, inputs, target, limit
+        self._nodes = list(model.graph.node)
+        self._weights = {tensor.name: tensor for tensor in model.graph.initializer}
+        self._cases: dict[str, tuple[ModelProto, Arrays]] = {}  # by the name of a node
+
+    def differences(self, start: int, stop: int) -> Iterator[NodeDifference]:
+        """Yield the nodes of a part whose outputs differ, in the order of computing, until the
+        first one that is wrong."""
+        step = max(1, -(-(stop - start) // PARTS))
+        for first in range(start, stop, step):
+            last = min(first + step, stop)
+            if not self._differs(first, last):
+                continue
+            found = [self._judge(first)] if last - first == 1 else list(self.differences(first, last))
+            for difference in (each for each in found if each is not None):
+                yield difference
+                if difference.is_import_wrong:
+                    return
+
+    def judge_simplification(self, model_path: str) -> NodeDifference | None:
+        """Compare the graph whose nodes were imported with the file, both in onnxruntime."""
+        values = self._values([value.name for value in self._model.graph.output])
+        expected = run_onnxruntime(model_path, self._inputs, fused=False)
+        error = worst_error([values[value.name] for value in self._model.graph.output], expected)
+        return None if error <= self._limit else NodeDifference("", "", error, self._limit)
+
+    def save_case(self, difference: NodeDifference, path: Path) -> None:
+        """Keep the node as a model and its inputs in a file, for a report."""
+        model, inputs = self._cases[difference.node]
+        content = np.frombuffer(model.SerializeToString(), "uint8")
+        np.savez(path, **{**inputs, MODEL_KEY: content})  # type: ignore[arg-type]
+
+    def _differs(self, start: int, stop: int) -> bool:
+        """Return whether a part's outputs differ; True if the part cannot be imported by itself."""
+        try:
+            part, inputs, expected = self._cut(start, stop)
+            return not worst_error(self._run(part, inputs), expected) <= self._limit
+        except Exception as error:  # TVM raises many classes; smaller parts tell more
+            log.info("nodes %d to %d cannot be compared: %s", start, stop, error)
+            return True
+
+    def _judge(self, index: int) -> NodeDifference | None:
+        """Run one node alone; None if it agrees or cannot be compared."""
+        node = self._nodes[index]
+        try:
+            part, inputs, expected = self._cut(index, index + 1)
+            expected = _run_in_onnxruntime(part, inputs)
+            outputs = self._run(part, inputs)
+        except Exception as error:
+            log.info("node %r (%s) cannot be compared: %s", node.name, node.op_type, error)
+            return None
+        difference = worst_error(outputs, expected)
+        if difference <= self._limit:
+            return None
+        truth = _compute_in_float64(part, inputs)
+        name = node.name or node.output[0]
+        self._cases[name] = part, inputs
+        return NodeDifference(
+            node=name,
+            operator=node.op_type,
+            error=difference,
+            limit=self._limit,
+            float64_error=None if truth is None else worst_error(outputs, truth),
+            onnxruntime_float64_error=None if truth is None else worst_error(expected, truth),
+        )
+
+    def _cut(self, start: int, stop: int) -> tuple[ModelProto, Arrays, list[Array]]:
+        """Return nodes as a model, and onnxruntime's numbers for its inputs and outputs."""
+        nodes = self._nodes[start:stop]
+        made = {name for node in nodes for name in node.output if name}
+        read = dict.fromkeys(name for node in nodes for name in unroll_loops.names_read(node) if name)
+        outer = {name for node in self._nodes[:start] for name in node.output} | self._inputs.keys()
+        inputs = [name for name in read if name not in made and name in outer]
+        later = {name for node in self._nodes[stop:] for name in unroll_loops.names_read(node)}
+        later |= {value.name for value in self._model.graph.output}
+        outputs = [name for node in nodes for name in node.output if name in later]
+        values = self._values([*inputs, *outputs])
+        weights = [tensor for name, tensor in self._weights.items() if name in read]
+        part = self._model_of(nodes, {name: values[name] for name in inputs}, outputs, weights)
+        return part, {name: values[name] for name in inputs}, [values[name] for name in outputs]
+
+    def _values(self, names: Sequence[str]) -> Arrays:
+        """Return what onnxruntime computes for values of the graph."""
+        values = {name: self._inputs[name] for name in names if name in self._inputs}
+        wanted = [name for name in dict.fromkeys(names) if name not in values]
+        if wanted:
+            whole = self._model_of(self._nodes, self._inputs, wanted, self._weights.values())
+            values |= zip(wanted, _run_in_onnxruntime(whole, self._inputs), strict=True)
+        return values
+
+    def _model_of(
+        self, nodes: Sequence[NodeProto], inputs: Arrays, outputs: Sequence[str], weights: Any
+    ) -> ModelProto:
+        types = [
+            helper.make_tensor_value_info(
+                name, helper.np_dtype_to_tensor_dtype(array.dtype), list(array.shape)
+            )
+            for name, array in inputs.items()
+        ]
+        results = [ValueInfoProto(name=name) for name in outputs]
+        constants = [numpy_helper.from_array(np.asarray(read_tensor(t)), t.name) for t in weights]
+        known = [value for value in self._model.graph.value_info if value.name not in outputs]
+        graph = helper.make_graph(list(nodes), "part", types, results, constants, value_info=known)
+        return helper.make_model(
+            graph, opset_imports=self._model.opset_import, ir_version=self._model.ir_version
+        )
+
+    def _run(self, part: ModelProto, inputs: Arrays) -> list[Array]:
+        """Import, compile and run a part with TVM's defaults. Where the importer wants sizes as
+        constants, its small integer inputs become constants."""
+        try:
+            return self._run_part(part, inputs)
+        except Exception:
+            sizes = {name: a for name, a in inputs.items() if a.dtype.kind in "iub" and a.size <= SMALL}
+            if not sizes:
+                raise
+        constants = [numpy_helper.from_array(array, name) for name, array in sizes.items()]
+        free = {name: array for name, array in inputs.items() if name not in sizes}
+        outputs = [value.name for value in part.graph.output]
+        weights = [*part.graph.initializer, *constants]
+        return self._run_part(self._model_of(part.graph.node, free, outputs, weights), free)
+
+    def _run_part(self, part: ModelProto, inputs: Arrays) -> list[Array]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            executable = tvm.compile(stock.import_graph(part, {}, self._target), self._target)
+        device = tvm.runtime.device(self._target.get_target_device_type())
+        result = relax.VirtualMachine(executable, device)["main"](
+            *(tvm.runtime.tensor(np.ascontiguousarray(array), device) for array in inputs.values())
+        )
+        return [each.numpy() for each in ([result] if hasattr(result, "numpy") else list(result))]
+
+
+def _run_in_onnxruntime(model: ModelProto, inputs: Arrays) -> list[Array]:
+    session = make_session(model.SerializeToString(), fused=False)
+    return list(session.run(None, {value.name: inputs[value.name] for value in session.get_inputs()}))
+
+
+def _compute_in_float64(part: ModelProto, inputs: Arrays) -> list[Array] | None:
+    """Return a part's outputs computed in float64 by onnxruntime or, if it has no such kernel, by
+    ONNX's reference; None if neither can."""
+    wide = ModelProto()
+    wide.CopyFrom(part)
+    _widen_tensors(wide)
+    arrays = {name: a.astype("float64") if a.dtype.kind == "f" else a for name, a in inputs.items()}
+    try:
+        return _run_in_onnxruntime(wide, arrays)
+    except Exception as error:
+        log.info("onnxruntime cannot compute in float64: %s", error)
+    if sum(array.size for array in arrays.values()) > MOST_REFERENCE_ELEMENTS:
+        return None
+    try:
+        return [np.asarray(each) for each in ReferenceEvaluator(wide).run(None, arrays)]
+    except Exception as error:
+        log.info("ONNX's reference cannot compute in float64: %s", error)
+        return None
+
+
+def _widen_tensors(model: ModelProto) -> None:
+    """Replace float32 and float16 by float64 in inputs, weights, constants and casts."""
+    graph = model.graph
+    del graph.value_info[:]
+    for value in graph.input:
+        if value.type.tensor_type.elem_type in _NARROW:
+            value.type.tensor_type.elem_type = TensorProto.DOUBLE
+    tensors = [*graph.initializer, *(a.t for node in graph.node for a in node.attribute if a.HasField("t"))]
+    for tensor in tensors:
+        if tensor.data_type in _NARROW:
+            tensor.CopyFrom(
+                numpy_helper.from_array(numpy_helper.to_array(tensor).astype("float64"), tensor.name)
+            )
+    for attribute in (a for node in graph.node for a in node.attribute):
+        if attribute.name in ("to", "dtype") and attribute.i in _NARROW:
+            attribute.i = TensorProto.DOUBLE
