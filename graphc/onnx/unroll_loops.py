@@ -82,9 +82,9 @@ def _compute_both_branches(walk: Any, node: NodeProto) -> None:
     scalar = _add_known_constant(walk, node, "scalar", np.array([], "int64"))
     condition = f"{result}/condition"  # a file may have it as a vector with one element
     walk.node(helper.make_node("Reshape", [node.input[0], scalar], [condition]))
-    for name, *names in zip(node.output, *branches, strict=False):
+    for name, *choices in zip(node.output, *branches, strict=False):
         if name:
-            walk.node(helper.make_node("Where", [condition, *names], [name]))
+            walk.node(helper.make_node("Where", [condition, *choices], [name]))
 
 
 def _loop(walk: Any, node: NodeProto) -> None:
