@@ -112,6 +112,7 @@ class WholeModel:
     reads: Sequence[Path] = ()  # files of the model that lie elsewhere
     samples: Path | None = None  # the user's inputs for checks; None: random ones
     device_pool: DevicePool | None = None  # where TVM's engines run; None: on this host
+    import_faults: dict[str, NodeDifference | None] = field(default_factory=dict)  # found, by shapes
     idle: IdleEngines | None = None  # None: processes are not reused
 
     def begin_import(self) -> PendingCall[None]:
@@ -202,8 +203,10 @@ class WholeModel:
         """Return the first node that TVM's import computes differently from onnxruntime, and
         keep it with its inputs in `case_file`; None if no node differs."""
         limit = max(LARGEST_ERROR["float32"], largest_allowed_error(self.path, own_error))
+        if (key := json.dumps(self.input_shapes)) in self.import_faults:
+            return self.import_faults[key]
         with self._new_engine("bisection", BISECTION) as engine:
-            return engine.bisect_import(
+            self.import_faults[key] = engine.bisect_import(
                 str(self.path),
                 self.target.text,
                 self._all_inputs,
@@ -211,6 +214,7 @@ class WholeModel:
                 limit,
                 str(self.case_file),
             )
+        return self.import_faults[key]
 
     @property
     def case_file(self) -> Path:
