@@ -100,6 +100,7 @@ def compile_with_records(
             cannot_run, "compile without running the model here: leave out --check, add -o model.so"
         )
     model, onnx_file = compile_network.read_model(args.model), args.model
+    tuned_shapes = {"input_shapes": manifest["input_shapes"]}
     if manifest["region"]:
         model, onnx_file = compile_network.cut_region(
             model, manifest["input_shapes"], manifest["region"], f"{scratch}/region.onnx"
@@ -120,7 +121,7 @@ def compile_with_records(
     library = args.output or f"{scratch}/model.so"
     metadata = library_metadata.describe_library(
         target,
-        manifest,
+        manifest | tuned_shapes,
         compile_network.input_specs(model, manifest["input_shapes"]),
         library_metadata.output_specs(model, manifest),
         {"model": Path(onnx_file), "source": Path(args.model), "schedules": Path(directory, RECORDS[1])},

@@ -52,7 +52,8 @@ def describe_library(
 
     The SHA-256 of `files` are kept by their names, and those of files with the weights of
     `source` or, if it is missing, of `model`: `source` is the ONNX file that `model` is a part
-    of. By these `mallorn_runtime.onnxruntime` knows which file the library belongs to.
+    of. By these and by `source_shapes`, its free sizes as they were tuned, which may be constants
+    in a region, `mallorn_runtime.onnxruntime` knows to which sessions the library belongs.
 
     For a range of shapes, names of free dimensions replace sizes in the inputs' shapes.
     """
@@ -77,6 +78,7 @@ def describe_library(
         ],
         "digests": {name: _digest_of(path) for name, path in files.items()},
         "weights": {path.name: _digest_of(path) for path in weights},
+        "source_shapes": {} if manifest.get("dynamic") else manifest.get("input_shapes", {}),
     }
 
 

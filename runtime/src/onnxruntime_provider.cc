@@ -306,6 +306,22 @@ class Provider : public ort::Ep {
     }
   }
 
+  // Throws Refused if the session fixes sizes of the model that are not those with which the library was compiled:
+  // a region may have them as constants.
+  static void CheckSourceSizes(const LibraryFile& file, const GraphView& graph) {
+    auto found = file.meta.find(ffi::String("source_shapes"));
+    if (found == file.meta.end()) return;
+    for (const auto& [name, sizes] : (*found).second.cast<ffi::json::Object>()) {
+      TensorSpec tuned{detail::Text(name), "", {}, {}}, declared = graph.Declared(tuned.name);
+      for (const ffi::Any& size : sizes.cast<ffi::json::Array>()) tuned.shape.push_back(size.cast<int64_t>());
+      for (size_t i = 0; i < declared.shape.size(); ++i) {
+        if (declared.shape[i] == kFree || (i < tuned.shape.size() && declared.shape[i] == tuned.shape[i])) continue;
+        throw Refused("it was compiled for " + tuned.name + " of " + detail::Describe("sizes", tuned.shape) +
+                      ", the session has " + detail::Describe("sizes", declared.shape));
+      }
+    }
+  }
+
   // Tells onnxruntime which nodes the libraries compute.
   void Claim(const ort::Graph* graph, ort::GraphSupport* support) {
     const ort::Node* parent = nullptr;
@@ -336,6 +352,7 @@ class Provider : public ort::Ep {
           file.CheckMachine();
           CheckWeights(file, model);
           if (view == nullptr) view = std::make_unique<GraphView>(api, graph);
+          CheckSourceSizes(file, *view);
           found.emplace_back(file, Region::Find(*view, file));
         } catch (const std::exception& error) {
           std::string words = error.what();

@@ -156,6 +156,7 @@ class JobModel:
             model=job.model_id,
             target=self.stage.target.attrs,
             recipe=graph.recipe,
+            input_shapes=self.stage.options.input_shapes,
             input_ranges=graph.input_ranges,
         )
 

@@ -361,6 +361,38 @@ def test_a_size_that_the_options_fix_is_the_librarys_alone(tmp_path: Path, warne
     assert "its x is float32 (4, 8), the model's is float32 (2, 8)" in warned()
 
 
+@pytest.mark.parametrize("size", [4, 3])
+def test_a_region_with_a_size_as_a_constant_is_taken_for_that_size_alone(
+    tmp_path: Path, size: int, warned: Warned
+) -> None:
+    """The region divides by the number of rows, and its input and output do not have that size."""
+    from tvm import relax
+
+    nodes = [
+        node("ReduceSum", ["x", "axis"], ["a"], keepdims=0),
+        node("Shape", ["x"], ["shape"], end=1),
+        node("Cast", ["shape"], ["rows"], to=1),
+        node("Div", ["a", "rows"], ["b"]),
+        node("Neg", ["b"], ["y"]),
+    ]
+    network = onnx_network(nodes, {"x": ["n", 8]}, {"y": [8]}, axis=np.array([0]))
+    onnx.save(network, model := tmp_path / "model.onnx")
+    export_region(
+        tmp_path / "tuned" / "model.so",
+        {"a": (8,)},
+        {"b": (8,)},
+        lambda a: relax.op.add(a, relax.const(np.float32(100))),
+        {"model": model},
+        fields={"source_shapes": {"x": [4, 8]}},
+    )
+    options = mallorn.session_options(tmp_path / "tuned")
+    options.add_free_dimension_override_by_name("n", size)
+    x = np.resize(X, (size, 8))
+    found = onnxruntime.InferenceSession(model, options).run(None, {"x": x})[0]
+    np.testing.assert_allclose(found, -(x.sum(0) + 100) if size == 4 else alone(model, x=x)[0], rtol=1e-6)
+    assert ("it was compiled for x of sizes (4, 8), the session has sizes (3, 8)" in warned()) is (size != 4)
+
+
 def test_a_range_of_sizes_runs_in_the_library_and_others_in_onnxruntime(
     tmp_path: Path, warned: Warned
 ) -> None:
