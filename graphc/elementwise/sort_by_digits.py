@@ -28,7 +28,7 @@ _TOPK, _SORT, _ARGSORT = "relax.topk", "relax.sort", "relax.argsort"
 
 
 @dataclass(frozen=True)
-class Rows:
+class SortedRows:
     """The data's shape as [before, axis, after], and the number of elements that are kept."""
 
     shape: tuple[int, int, int]
@@ -36,13 +36,13 @@ class Rows:
     is_descending: bool
 
 
-class SortByDigits(Pass[Rows]):
+class SortByDigits(Pass[SortedRows]):
     """Sorts by loops, because TVM's function for it is not in the runtime's wheel."""
 
     name, match = "sort_by_digits", (_TOPK, _SORT, _ARGSORT)
     dtype, any_size = "", True  # the result may be a tuple
 
-    def check(self, call: Any, g: Graph) -> Rows:
+    def check(self, call: Any, g: Graph) -> SortedRows:
         data = call.args[0]
         if not has_known_sizes(call):
             raise Leave("the sizes of the operator are known only at run time")
@@ -55,9 +55,9 @@ class SortByDigits(Pass[Rows]):
         if not prod(sizes):
             raise Leave("there is nothing to sort")
         descends = call.attrs.largest if is_topk else call.attrs.descending
-        return Rows((prod(sizes[:axis]), length, prod(sizes[axis + 1 :])), kept, bool(descends))
+        return SortedRows((prod(sizes[:axis]), length, prod(sizes[axis + 1 :])), kept, bool(descends))
 
-    def rewrite(self, call: Any, facts: Rows, g: Graph) -> Any:
+    def rewrite(self, call: Any, facts: SortedRows, g: Graph) -> Any:
         data, name = call.args[0], call.op.name
         dtype, (outer, length, inner) = str(data.ty.dtype), facts.shape
         place_type = "int32" if name == _SORT else str(call.attrs.dtype)
@@ -76,7 +76,7 @@ class SortByDigits(Pass[Rows]):
         return values if name == _SORT or getattr(call.attrs, "ret_type", "") == "values" else places
 
 
-def _sort_function(rows: Rows, dtype: str, place_type: str) -> Any:
+def _sort_function(rows: SortedRows, dtype: str, place_type: str) -> Any:
     """Return the tensor function that writes the first elements of each sorted row, and their
     places in the row. Rows are sorted in parallel."""
     outer, length, inner = rows.shape

@@ -198,15 +198,7 @@ class Folding:
     def infer_types(self, node: NodeProto) -> dict[str, TypeProto]:
         declared = {name: self._declared[name] for name in node.output if name in self._declared}
         if node.domain not in inline_functions.DOMAINS:
-            input_types: list[tuple[int, tuple[int, ...]] | None] = []
-            for name in node.input:
-                kind = self._types.get(name)
-                sizes = sizes_of(kind)
-                if kind is None or sizes is None:
-                    input_types.append(None)
-                else:
-                    input_types.append((kind.tensor_type.elem_type, sizes))
-            return infer_result_types(node, input_types) | declared
+            return infer_result_types(node, [self.typed_sizes(name) for name in node.input]) | declared
         if any(name not in self._types for name in node.input if name):
             return declared
         data = {

@@ -1,6 +1,6 @@
 """Run a model in onnxruntime, and what Mallorn has compiled of it in Mallorn's code.
 
-session = onnxruntime.InferenceSession("model.onnx", mallorn.session_options("tuned"))
+``session = onnxruntime.InferenceSession("model.onnx", mallorn.session_options("tuned"))``
 """
 
 import os

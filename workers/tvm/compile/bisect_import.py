@@ -11,21 +11,23 @@ same node in float64 does not confirm our numbers.
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import tvm
 from numpy.typing import NDArray
-from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, TypeProto, ValueInfoProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from tvm import relax
 
 from mallorn.graphc.export import compile_network as stock
 from mallorn.graphc.export.compare_with_onnxruntime import make_session, run_onnxruntime
 from mallorn.graphc.export.output_errors import worst_error
-from mallorn.graphc.onnx import fold_shapes, inline_functions, unroll_loops
-from mallorn.graphc.onnx.read_with_weights_on_disk import read_tensor
+from mallorn.graphc.onnx import fold_shapes, inline_functions
+from mallorn.graphc.onnx.partition_graph import TypedGraph
+from mallorn.graphc.onnx.read_with_weights_on_disk import embed_weights
 from mallorn.workers.interfaces.model_compiler import Shapes
 from mallorn.workers.interfaces.whole_model_engine import NodeDifference
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
@@ -44,6 +46,7 @@ def bisect_import(
     model_path: str, target: str, inputs: Sequence[str], input_shapes: Shapes, limit: float, case_npz: str
 ) -> NodeDifference | None:
     model = fold_shapes.fold(inline_functions.inline(stock.read_model(model_path)), input_shapes)
+    embed_weights(model)
     for path in inputs:
         with np.load(path) as archive:
             search = _Search(model, dict(archive), as_tvm_target(target), limit)
@@ -62,7 +65,9 @@ class _Search:
     def __init__(self, model: ModelProto, inputs: Arrays, target: Any, limit: float) -> None:
         self._model, self._inputs, self._target, self._limit = model, inputs, target, limit
         self._nodes = list(model.graph.node)
-        self._weights = {tensor.name: tensor for tensor in model.graph.initializer}
+        results = (name for node in self._nodes for name in node.output if name)
+        known = {value.name: value.type for value in model.graph.value_info}
+        self._graph = TypedGraph(model, {name: TypeProto() for name in (*inputs, *results)} | known)
         self._cases: dict[str, tuple[ModelProto, Arrays]] = {}  # by the name of a node
 
     def differences(self, start: int, stop: int) -> Iterator[NodeDifference]:
@@ -105,7 +110,7 @@ class _Search:
         """Run one node alone; None if it agrees or cannot be compared."""
         node = self._nodes[index]
         try:
-            part, inputs, expected = self._cut(index, index + 1)
+            part, inputs, _ = self._cut(index, index + 1)
             expected = _run_in_onnxruntime(part, inputs)
             outputs = self._run(part, inputs)
         except Exception as error:
@@ -128,44 +133,25 @@ class _Search:
 
     def _cut(self, start: int, stop: int) -> tuple[ModelProto, Arrays, list[Array]]:
         """Return nodes as a model, and onnxruntime's numbers for its inputs and outputs."""
-        nodes = self._nodes[start:stop]
-        made = {name for node in nodes for name in node.output if name}
-        read = dict.fromkeys(name for node in nodes for name in unroll_loops.names_read(node) if name)
-        outer = {name for node in self._nodes[:start] for name in node.output} | self._inputs.keys()
-        inputs = [name for name in read if name not in made and name in outer]
-        later = {name for node in self._nodes[stop:] for name in unroll_loops.names_read(node)}
-        later |= {value.name for value in self._model.graph.output}
-        outputs = [name for node in nodes for name in node.output if name in later]
-        values = self._values([*inputs, *outputs])
-        weights = [tensor for name, tensor in self._weights.items() if name in read]
-        part = self._model_of(nodes, {name: values[name] for name in inputs}, outputs, weights)
-        return part, {name: values[name] for name in inputs}, [values[name] for name in outputs]
+        part = self._graph.model_of(self._nodes[start:stop])
+        names = [[value.name for value in ends] for ends in (part.graph.input, part.graph.output)]
+        values = self._values([*names[0], *names[1]])
+        for value in part.graph.input:
+            array = values[value.name]
+            kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+            value.type.CopyFrom(helper.make_tensor_type_proto(kind, array.shape))
+        return part, {name: values[name] for name in names[0]}, [values[name] for name in names[1]]
 
     def _values(self, names: Sequence[str]) -> Arrays:
         """Return what onnxruntime computes for values of the graph."""
         values = {name: self._inputs[name] for name in names if name in self._inputs}
         wanted = [name for name in dict.fromkeys(names) if name not in values]
         if wanted:
-            whole = self._model_of(self._nodes, self._inputs, wanted, self._weights.values())
+            whole = deepcopy(self._model)
+            del whole.graph.value_info[:], whole.graph.output[:]
+            whole.graph.output.extend(ValueInfoProto(name=name) for name in wanted)
             values |= zip(wanted, _run_in_onnxruntime(whole, self._inputs), strict=True)
         return values
-
-    def _model_of(
-        self, nodes: Sequence[NodeProto], inputs: Arrays, outputs: Sequence[str], weights: Any
-    ) -> ModelProto:
-        types = [
-            helper.make_tensor_value_info(
-                name, helper.np_dtype_to_tensor_dtype(array.dtype), list(array.shape)
-            )
-            for name, array in inputs.items()
-        ]
-        results = [ValueInfoProto(name=name) for name in outputs]
-        constants = [numpy_helper.from_array(np.asarray(read_tensor(t)), t.name) for t in weights]
-        known = [value for value in self._model.graph.value_info if value.name not in outputs]
-        graph = helper.make_graph(list(nodes), "part", types, results, constants, value_info=known)
-        return helper.make_model(
-            graph, opset_imports=self._model.opset_import, ir_version=self._model.ir_version
-        )
 
     def _run(self, part: ModelProto, inputs: Arrays) -> list[Array]:
         """Import, compile and run a part with TVM's defaults. Where the importer wants sizes as
@@ -176,11 +162,11 @@ class _Search:
             sizes = {name: a for name, a in inputs.items() if a.dtype.kind in "iub" and a.size <= SMALL}
             if not sizes:
                 raise
-        constants = [numpy_helper.from_array(array, name) for name, array in sizes.items()]
-        free = {name: array for name, array in inputs.items() if name not in sizes}
-        outputs = [value.name for value in part.graph.output]
-        weights = [*part.graph.initializer, *constants]
-        return self._run_part(self._model_of(part.graph.node, free, outputs, weights), free)
+        bound = deepcopy(part)
+        bound.graph.initializer.extend(numpy_helper.from_array(a, name) for name, a in sizes.items())
+        for value in [each for each in bound.graph.input if each.name in sizes]:
+            bound.graph.input.remove(value)
+        return self._run_part(bound, {name: a for name, a in inputs.items() if name not in sizes})
 
     def _run_part(self, part: ModelProto, inputs: Arrays) -> list[Array]:
         with warnings.catch_warnings():
@@ -201,9 +187,7 @@ def _run_in_onnxruntime(model: ModelProto, inputs: Arrays) -> list[Array]:
 def _compute_in_float64(part: ModelProto, inputs: Arrays) -> list[Array] | None:
     """Return a part's outputs computed in float64 by onnxruntime or, if it has no such kernel, by
     ONNX's reference; None if neither can."""
-    wide = ModelProto()
-    wide.CopyFrom(part)
-    _widen_tensors(wide)
+    _widen_tensors(wide := deepcopy(part))
     arrays = {name: a.astype("float64") if a.dtype.kind == "f" else a for name, a in inputs.items()}
     try:
         return _run_in_onnxruntime(wide, arrays)
@@ -228,9 +212,8 @@ def _widen_tensors(model: ModelProto) -> None:
     tensors = [*graph.initializer, *(a.t for node in graph.node for a in node.attribute if a.HasField("t"))]
     for tensor in tensors:
         if tensor.data_type in _NARROW:
-            tensor.CopyFrom(
-                numpy_helper.from_array(numpy_helper.to_array(tensor).astype("float64"), tensor.name)
-            )
+            wide = numpy_helper.to_array(tensor).astype("float64")
+            tensor.CopyFrom(numpy_helper.from_array(wide, tensor.name))
     for attribute in (a for node in graph.node for a in node.attribute):
         if attribute.name in ("to", "dtype") and attribute.i in _NARROW:
             attribute.i = TensorProto.DOUBLE
