@@ -32,12 +32,7 @@ from mallorn.core.errors import MallornError
 from mallorn.core.outcomes import Outcome, is_disturbed
 from mallorn.workers.sandbox.sandbox import BEST_EFFORT, OFF, REQUIRE
 from mallorn.workers.subprocesses.child_process import Child
-from mallorn.workers.subprocesses.errors import (
-    HOSTS_DOING,
-    ChildCrashed,
-    ChildFailed,
-    ChildTimeout,
-)
+from mallorn.workers.subprocesses.errors import HOSTS_DOING, ChildCrashed, ChildFailed, ChildTimeout
 from mallorn.workers.subprocesses.pending_call import Call
 from mallorn.workers.subprocesses.shutdown import STOP, ShutdownRequested
 

@@ -16,14 +16,7 @@ from mallorn.workers.finish.job_model import BENCH, ELSEWHERE, JobModel, TunedMo
 from mallorn.workers.finish.step_log import ReportDraft, StepLog
 from mallorn.workers.subprocesses.errors import retry_after_crash
 from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME
-from mallorn.workers.whole_model.engines import (
-    CONSTANT_OUTPUT,
-    TUNED,
-    UNTUNED,
-    WITH_INPUTS,
-    Engines,
-    title,
-)
+from mallorn.workers.whole_model.engines import CONSTANT_OUTPUT, TUNED, UNTUNED, WITH_INPUTS, Engines, title
 from mallorn.workers.whole_model.interleaved_timing import FairRace
 
 BESIDE = "Other work of this service went on while the points were timed."

@@ -23,11 +23,7 @@ from mallorn.workers.interfaces.model_compiler import (
     Shapes,
     Signature,
 )
-from mallorn.workers.measure.compare_outputs import (
-    compare_models,
-    compare_outputs,
-    find_constant_outputs,
-)
+from mallorn.workers.measure.compare_outputs import compare_models, compare_outputs, find_constant_outputs
 from mallorn.workers.sandbox.sandbox import OFF
 from mallorn.workers.subprocesses.child_main import REACHED_VARIABLE
 from mallorn.workers.subprocesses.serve_calls import serve

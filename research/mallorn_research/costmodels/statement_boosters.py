@@ -20,13 +20,7 @@ from mallorn.costmodels.ensemble_spread import (
 from mallorn.costmodels.metrics import iterate_group_rows
 from mallorn.costmodels.serialization import pack, unpack
 from mallorn.costmodels.views import STATEMENTS, check_rows, check_width
-from mallorn.costmodels.xgboost_models import (
-    MEMBERS,
-    PARAMETERS,
-    TREES,
-    make_quantile_matrix,
-    member_scores,
-)
+from mallorn.costmodels.xgboost_models import MEMBERS, PARAMETERS, TREES, make_quantile_matrix, member_scores
 from mallorn_research.costmodels.booster_arrays import as_arrays, from_arrays
 from mallorn_research.costmodels.dense_layers import lambda_rank_gradient
 
