@@ -126,6 +126,7 @@ def _runner_sources(callee: Callee) -> dict[str, str]:
 
 
 PROBLEMS_SHOWN: Final = 5
+ONLY_TOGETHER: Final = "no node of the import differs from onnxruntime by itself; the whole model does"
 
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="The ONNX file that was tuned.")]
 SchedulesOption = Annotated[
@@ -205,7 +206,7 @@ def compile_model(
         library = whole_model.folder / "tuned.so"
         build = compile_tuned(whole_model, exported, library)
         check_result = check_library_outputs(whole_model, library) if check else None
-        copy_library(library, output)
+        copy_from_sandbox(library, output)
     callee = Callee(
         library=output,
         target=exported.target,
@@ -216,14 +217,10 @@ def compile_model(
     )
     programs = write_runners(callee)
     if as_json:
-        checked = (
-            {}
-            if check_result is None
-            else {
-                "error": check_result.error,
-                "not_checked": [build.outputs[index].name for index in check_result.constant],
-            }
-        )
+        checked: dict[str, object] = {}
+        if check_result is not None:
+            constant = [build.outputs[index].name for index in check_result.constant]
+            checked = {"error": check_result.error, "not_checked": constant}
         paths = {"library": str(output), "programs": [str(program) for program in programs]}
         print_json(to_jsonable_python(build) | checked | paths)
         return
@@ -362,6 +359,7 @@ def check_library_outputs(model: "WholeModel", library: Path) -> OutputCheck:
     """Compare a library's outputs with onnxruntime's or, if it cannot run the model, with the
     untuned model's. Raises WrongNumbers, naming the node if the import is wrong; on CPUs also
     what `WholeModel.check_alone` raises."""
+    from mallorn.workers.interfaces.whole_model_engine import WrongImport
     from mallorn.workers.subprocesses.errors import ChildError
     from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME
     from mallorn.workers.whole_model.engines import UNTUNED, Engines, title
@@ -385,7 +383,12 @@ def check_library_outputs(model: "WholeModel", library: Path) -> OutputCheck:
             engines.load({UNTUNED: untuned}, (UNTUNED,))
             errors, reference = engines.errors(TUNED), UNTUNED
             if not engines.errors(UNTUNED).get(ONNXRUNTIME, 0.0) <= engines.accepted_error:
-                note = judge_import(model, engines.own_error)
+                print_note("searching for the node where the import begins to differ from onnxruntime")
+                try:
+                    difference = model.judge_import(engines.own_error, copy_from_sandbox)
+                except WrongImport as wrong:
+                    raise WrongNumbers(wrong.message, hint=wrong.hint) from None
+                note = difference.description if difference else ONLY_TOGETHER
         error, limit = errors[reference], engines.accepted_error
         constant = engines.find_constant_outputs()
     if not error <= limit:
@@ -398,31 +401,15 @@ def check_library_outputs(model: "WholeModel", library: Path) -> OutputCheck:
     return OutputCheck(error, title(reference), constant, note)
 
 
-def judge_import(model: "WholeModel", own_error: float | None) -> str:
-    """Return how the import differs from onnxruntime, though it is right: a sentence, or nothing.
-    Raises WrongNumbers if the import is wrong, and writes the node and its inputs to a file."""
+def copy_from_sandbox(file: Path, output: Path | None = None) -> Path:
+    """Copy a file out of a sandbox, by default to the current directory, and return the copy.
+    Raises TamperedFile if it is no regular file."""
     from mallorn.workers.sandbox.sandbox import FILE_BYTES
     from mallorn.workers.sandbox.untrusted_files import copy_out
 
-    print_note("searching for the node where the import begins to differ from onnxruntime")
-    difference = model.find_import_fault(own_error)
-    if difference is None:
-        return "no node of the import differs from onnxruntime by itself; the whole model does"
-    if not difference.is_import_wrong:
-        return difference.description
-    hint = "another release of Mallorn may import it"
-    if difference.node:
-        copy_out(model.case_file.parent, model.case_file.name, case := Path(model.case_file.name), FILE_BYTES)
-        hint = f"report it with {case}, which has the node and its inputs"
-    raise WrongNumbers(difference.description, hint=hint)
-
-
-def copy_library(library: Path, output: Path) -> None:
-    """Copy a library out of a sandbox. Raises TamperedFile if it is no regular file."""
-    from mallorn.workers.sandbox.sandbox import FILE_BYTES
-    from mallorn.workers.sandbox.untrusted_files import copy_out
-
+    output = output or Path(file.name)
     try:
-        copy_out(library.parent, library.name, output, FILE_BYTES)
+        copy_out(file.parent, file.name, output, FILE_BYTES)
     except OSError as error:
         raise InvalidRequest(f"cannot write {output}: {error.strerror}", hint="choose another -o") from None
+    return output

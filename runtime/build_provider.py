@@ -15,6 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 SOURCE = HERE / "src" / "onnxruntime_provider.cc"
 COMPILERS = ("g++", "clang++", "c++")
+LIBRARIES = ("-Wl,--no-as-needed", "-ltvm_runtime", "-ltvm_ffi", "-ldl")
 OPTIONS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
 
 
@@ -34,14 +35,7 @@ def compile_provider(output: Path, options: list[str]) -> None:
     tvm = Path(str(distribution("apache-tvm").locate_file("tvm")))
     version = tomllib.loads((HERE / "pyproject.toml").read_text())["project"]["version"]
     includes = [f"-I{HERE / 'include'}", f"-isystem{site / 'include'}", f'-DMALLORN_VERSION="{version}"']
-    links = [
-        f"-L{tvm / 'lib'}",
-        f"-L{site / 'lib'}",
-        "-Wl,--no-as-needed",
-        "-ltvm_runtime",
-        "-ltvm_ffi",
-        "-ldl",
-    ]
+    links = [f"-L{tvm / 'lib'}", f"-L{site / 'lib'}", *LIBRARIES]
     places = "-Wl,-rpath,$ORIGIN:$ORIGIN/../../tvm_ffi/lib"
     words = [compiler, *OPTIONS, *options, *includes, str(SOURCE), "-o", str(output), *links, places]
     if (code := subprocess.run(words, check=False).returncode) != 0:

@@ -4,6 +4,7 @@ onnxruntime does the same when it loads a file, so tools write files that need i
 """
 
 from collections.abc import Iterable, MutableSequence
+from copy import deepcopy
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -61,9 +62,7 @@ def _sort(nodes: MutableSequence[NodeProto]) -> None:
         ready = sorted(sorter.get_ready())
         order += ready
         sorter.done(*ready)
-    copies = [NodeProto() for _ in order]
-    for copy, index in zip(copies, order, strict=True):
-        copy.CopyFrom(nodes[index])
+    copies = [deepcopy(nodes[index]) for index in order]
     del nodes[:]
     nodes.extend(copies)
 

@@ -4,6 +4,7 @@ A length that masks all of a signal would make every output zero, and hide wrong
 """
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -17,7 +18,7 @@ from onnx.reference import ReferenceEvaluator
 from mallorn.graphc.onnx import fold_shapes, inline_functions
 
 Range = tuple[int, int]  # lowest value, and highest exclusive
-LARGEST = 1 << 31
+BITS = 32  # of the largest length
 BYTES: Mapping[str, Range] = {"uint8": (0, 256), "int8": (-128, 128)}
 # Operators through which a length, a flag or an index is followed; `Div` and `Add` count frames.
 _NAMES = (
@@ -148,15 +149,8 @@ class _Tracer:
 
         try:
             with np.errstate(all="ignore"):
-                high = 1
-                while high < min(LARGEST, int(np.iinfo(dtype).max) // 2) and not is_enough(high):
-                    high *= 2
-                if is_enough(0) or not is_enough(high):
-                    return None
-                low = high // 2
-                while low + 1 < high:
-                    middle = (low + high) // 2
-                    low, high = (low, middle) if is_enough(middle) else (middle, high)
+                powers = (1 << bit for bit in range(min(BITS, np.iinfo(dtype).max.bit_length())))
+                high = next(filter(is_enough, powers), 0)
+                return bisect_left(range(high), True, key=is_enough) or None
         except Exception:  # what the reference cannot evaluate says nothing of lengths
             return None
-        return high

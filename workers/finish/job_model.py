@@ -23,7 +23,7 @@ from mallorn.workers.host.background_load import run_load_programs
 from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.host.host_memory import is_large
 from mallorn.workers.interfaces.model_compiler import REGION, Compiled, ModelCompiler, Tuned
-from mallorn.workers.interfaces.whole_model_engine import NodeDifference, WrongImport
+from mallorn.workers.interfaces.whole_model_engine import NodeDifference
 from mallorn.workers.measure.tracked_devices import of_class, shares_locks
 from mallorn.workers.process.leased_stage import LeasedStage, StageFolder
 from mallorn.workers.sandbox.untrusted_files import copy_out
@@ -207,21 +207,13 @@ class JobModel:
         return True
 
     def judge_import(self, own_error: float | None) -> NodeDifference | None:
-        """Return the node where onnxruntime and TVM's import begin to differ, if onnxruntime is
-        the one that is off; None if no node differs by itself. Raises WrongImport if the import
-        is wrong; the artifact store then has the node and its inputs."""
+        """Do what `WholeModel.judge_import` does; the artifact store gets a wrong node and its inputs."""
         self.stage.set_step("the node is searched for where TVM's import and onnxruntime begin to differ")
-        difference = retry_after_crash(partial(self.whole_model.find_import_fault, own_error))
-        if difference is None or not difference.is_import_wrong:
-            return difference
-        hint = "another release of Mallorn may import it"
-        if difference.node:
-            hint = f"report it with the node and its inputs: {self._store_case()}"
-        raise WrongImport(difference.description, hint=hint)
+        return retry_after_crash(partial(self.whole_model.judge_import, own_error, self._store_case))
 
-    def _store_case(self) -> str:
-        stage, source, copy = self.stage, self.whole_model.case_file, self.folder.path / CASE_FILE
-        copy_out(source.parent, source.name, copy, LARGEST_RECORDS)
+    def _store_case(self, case: Path) -> str:
+        stage, copy = self.stage, self.folder.path / CASE_FILE
+        copy_out(case.parent, case.name, copy, LARGEST_RECORDS)
         url = export_uri(stage.runtime.settings.artifacts, stage.job.id, stage.target.key)
         with stage.runtime.database.transaction() as session:
             if Jobs(session).get(stage.job.id, None).export_uri is None:  # so that it goes with its job

@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -25,7 +25,7 @@ from mallorn.workers.interfaces.model_compiler import (
     Shapes,
     Untuned,
 )
-from mallorn.workers.interfaces.whole_model_engine import Engine, LoadedEngine, NodeDifference
+from mallorn.workers.interfaces.whole_model_engine import Engine, LoadedEngine, NodeDifference, WrongImport
 from mallorn.workers.sandbox.landlock import READ
 from mallorn.workers.subprocesses.pending_call import PendingCall
 from mallorn.workers.tvm.network.graph_recipes import precision_of
@@ -199,26 +199,26 @@ class WholeModel:
             others=tuple((str(path), READ) for path in readable),
         )
 
-    def find_import_fault(self, own_error: float | None) -> NodeDifference | None:
-        """Return the first node that TVM's import computes differently from onnxruntime, and
-        keep it with its inputs in `case_file`; None if no node differs."""
-        limit = max(LARGEST_ERROR["float32"], largest_allowed_error(self.path, own_error))
-        if (key := json.dumps(self.input_shapes)) in self.import_faults:
-            return self.import_faults[key]
-        with self._new_engine("bisection", BISECTION) as engine:
-            self.import_faults[key] = engine.bisect_import(
-                str(self.path),
-                self.target.text,
-                self._all_inputs,
-                self.input_shapes,
-                limit,
-                str(self.case_file),
-            )
-        return self.import_faults[key]
-
-    @property
-    def case_file(self) -> Path:
-        return (self._own_folder(BISECTION) or self.folder) / CASE_FILE
+    def judge_import(
+        self, own_error: float | None, keep_case: Callable[[Path], object]
+    ) -> NodeDifference | None:
+        """Return the node where onnxruntime and TVM's import begin to differ, if onnxruntime is
+        the one that is off; None if no node differs by itself. Raises WrongImport if the import
+        is wrong; `keep_case` copies the file with the node and its inputs, and returns its place."""
+        case = (self._own_folder(BISECTION) or self.folder) / CASE_FILE
+        if (key := json.dumps(self.input_shapes)) not in self.import_faults:
+            limit = max(LARGEST_ERROR["float32"], largest_allowed_error(self.path, own_error))
+            with self._new_engine("bisection", BISECTION) as engine:
+                self.import_faults[key] = engine.bisect_import(
+                    str(self.path), self.target.text, self._all_inputs, self.input_shapes, limit, str(case)
+                )
+        difference = self.import_faults[key]
+        if difference is None or not difference.is_import_wrong:
+            return difference
+        hint = "another release of Mallorn may import it"
+        if difference.node:
+            hint = f"report it with the node and its inputs: {keep_case(case)}"
+        raise WrongImport(difference.description, hint=hint)
 
     @property
     def _all_inputs(self) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from onnx.helper import make_graph, make_model, make_node
 
-from mallorn.cli.compile_and_bench import WrongNumbers, check_library_outputs, copy_library
+from mallorn.cli.compile_and_bench import WrongNumbers, check_library_outputs, copy_from_sandbox
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import StoredRecipe, TensorSpec
 from mallorn.workers.interfaces.model_compiler import Untuned
@@ -98,7 +98,7 @@ def test_a_link_in_place_of_the_library_is_not_copied(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "tuned.so").symlink_to(tmp_path / "secret")
     with pytest.raises(TamperedFile):
-        copy_library(tmp_path / "tuned.so", tmp_path / "model.so")
+        copy_from_sandbox(tmp_path / "tuned.so", tmp_path / "model.so")
     assert not (tmp_path / "model.so").exists()
 
 
