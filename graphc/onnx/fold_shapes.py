@@ -61,7 +61,7 @@ def fold_with_types(
     """Fold the model; return it, and the types of its tensors that are known, by name."""
     walk = Folding(model, shapes)
     walk.nodes(model.graph.node)
-    return walk.model(), walk.known_types()
+    return walk.model(), walk.types
 
 
 class Folding:
@@ -70,19 +70,19 @@ class Folding:
     def __init__(self, model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> None:
         self._model = model
         self.opset: int = inline_functions.opset_of(model)
-        self._types: dict[str, TypeProto] = {}
+        self.types: dict[str, TypeProto] = {}  # of values, as far as they are known
         self._tensors: dict[str, TensorProto] = {}
         self._values: dict[str, Any] = {}
-        self._kept: list[NodeProto] = []
+        self.kept: list[NodeProto] = []  # nodes for run time
         self.sequences: dict[str, list[str]] = {}  # tensors' names, by sequence
         self.unrolled = 0
         self.impossible_count = 0  # nodes that onnxruntime refuses to run with these input sizes
         input_types = {value.name: value.type for value in model.graph.input}
         bound_shapes = {name: shape for name, shape in shapes.items() if name in input_types}
-        self._types |= input_types
+        self.types |= input_types
         for name, shape in bound_shapes.items():
             kind = input_types[name].tensor_type.elem_type
-            self._types[name] = helper.make_tensor_type_proto(kind, shape)
+            self.types[name] = helper.make_tensor_type_proto(kind, shape)
         self.constants(model.graph.initializer)
         # The sizes that a file declares for inner values hold for its own input shapes only.
         is_resized = any(
@@ -97,7 +97,7 @@ class Folding:
         """Add constant tensors to the known values, by name."""
         for tensor in tensors:
             self._tensors[tensor.name] = tensor
-            self._types[tensor.name] = helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
+            self.types[tensor.name] = helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
 
     def nodes(self, nodes: Iterable[NodeProto]) -> None:
         for node in nodes:
@@ -113,8 +113,8 @@ class Folding:
         types = self.infer_types(node)
         results = self._compute(node, types)
         if results is None:
-            self._types.update({name: kind for name, kind in types.items() if name})
-            self._kept.append(node)
+            self.types.update({name: kind for name, kind in types.items() if name})
+            self.kept.append(node)
         else:
             for name, value in zip(node.output, results, strict=False):
                 self.set_value(name, value)
@@ -122,7 +122,7 @@ class Folding:
     def _append_sequence_constructs(self, names: Iterable[str]) -> None:
         """Add nodes that make these sequences, for readers that need a whole sequence."""
         for name in [name for name in names if name in self.sequences]:
-            self._kept.append(sequences_to_tensors.construct_sequence(name, self.sequences.pop(name)))
+            self.kept.append(sequences_to_tensors.construct_sequence(name, self.sequences.pop(name)))
 
     def set_value(self, name: str, value: Any) -> None:
         self.constants([numpy_helper.from_array(np.asarray(value), name)])
@@ -132,22 +132,18 @@ class Folding:
         """Return the array of a name if it is a constant of at most FOLDED_BYTES, else None."""
         if name not in self._values and name in self._tensors:
             tensor = self._tensors[name]
-            if _bytes_of(self._types[name]) <= FOLDED_BYTES and tensor.data_type != TensorProto.STRING:
+            if _bytes_of(self.types[name]) <= FOLDED_BYTES and tensor.data_type != TensorProto.STRING:
                 self._values[name] = read_with_weights_on_disk.read_tensor(tensor)
         return self._values.get(name)
 
-    def type_of(self, name: str) -> TypeProto | None:
-        """Return the type of a value, as far as it is known."""
-        return self._types.get(name)
-
     def size(self, name: str, axis: int) -> int | None:
-        sizes = sizes_of(self._types.get(name))
+        sizes = sizes_of(self.types.get(name))
         return sizes[axis] if sizes is not None and -len(sizes) <= axis < len(sizes) else None
 
     def typed_sizes(self, name: str) -> tuple[int, tuple[int, ...]] | None:
         """Return a value's element type and sizes; None unless all are known."""
-        sizes = sizes_of(self._types.get(name))
-        return None if sizes is None else (self._types[name].tensor_type.elem_type, sizes)
+        sizes = sizes_of(self.types.get(name))
+        return None if sizes is None else (self.types[name].tensor_type.elem_type, sizes)
 
     def divides_integers(self, node: NodeProto) -> bool:
         """Return whether a node divides by integers that may be 0, which stops a program."""
@@ -156,28 +152,12 @@ class Folding:
         kind = self.typed_sizes(node.input[1])
         return kind is None or kind[0] not in _REAL
 
-    def kept_since(self, mark: int) -> list[NodeProto]:
-        """Return the nodes kept since `kept_count` returned this mark."""
-        return self._kept[mark:]
-
-    def known_types(self) -> Mapping[str, TypeProto]:
-        """Return the types of tensors that are known, by name."""
-        return self._types
-
-    def kept_count(self) -> int:
-        """Return the number of nodes kept so far, as a mark for `drop_kept`."""
-        return len(self._kept)
-
-    def drop_kept(self, mark: int) -> None:
-        """Drop the nodes kept since `kept_count` returned this mark."""
-        del self._kept[mark:]
-
     def model(self) -> ModelProto:
         """Build the model from the kept nodes that its outputs need."""
         needed_names = {value.name for value in self._model.graph.output}
         self._append_sequence_constructs(needed_names)
         nodes = []
-        for node in reversed(self._kept):
+        for node in reversed(self.kept):
             if not needed_names.isdisjoint(node.output):
                 nodes.append(node)
                 needed_names.update(unroll_loops.names_read(node))
@@ -188,7 +168,7 @@ class Folding:
         # The known types of inner values, which ONNX's inference may not find again.
         results = {value.name for value in self._model.graph.output}
         for name in (name for node in nodes for name in node.output):
-            kind = self._types.get(name)
+            kind = self.types.get(name)
             if name not in results and sizes_of(kind) is not None:
                 graph.value_info.append(ValueInfoProto(name=name, type=kind))
         result.graph.CopyFrom(graph)
@@ -199,14 +179,14 @@ class Folding:
         declared = {name: self._declared[name] for name in node.output if name in self._declared}
         if node.domain not in inline_functions.DOMAINS:
             return infer_result_types(node, [self.typed_sizes(name) for name in node.input]) | declared
-        if any(name not in self._types for name in node.input if name):
+        if any(name not in self.types for name in node.input if name):
             return declared
         data = {
             name: self._tensors[name]
             for name in node.input
             if name in self._tensors and prod(self._tensors[name].dims) <= SIZES
         }
-        types = {name: self._types[name] for name in node.input if name}
+        types = {name: self.types[name] for name in node.input if name}
         # onnxruntime takes negative axes in older opsets, too.
         opset = max(self.opset, _NEGATIVE_AXES) if _has_negative_axis(node) else self.opset
         imports = [helper.make_opsetid("", opset)]
@@ -237,7 +217,7 @@ class Folding:
         ):
             return None
         if node.op_type in ("Shape", "Size"):
-            sizes = sizes_of(self._types.get(node.input[0]))
+            sizes = sizes_of(self.types.get(node.input[0]))
             if sizes is None:
                 return None
             if node.op_type == "Size":

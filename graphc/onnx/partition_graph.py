@@ -11,6 +11,7 @@ from mallorn.graphc.onnx.fold_shapes import SIZES, fold_with_types, sizes_of
 from mallorn.graphc.onnx.unroll_loops import names_read
 
 UNSIZED = "the size of its tensors is known only when the model runs"
+RESULT = 0  # who reads the graph's outputs
 TEXT = "it takes or makes text"
 
 
@@ -128,11 +129,11 @@ class TypedGraph:
         self._model = model
         self._types = types
         self._constants = {tensor.name: tensor for tensor in model.graph.initializer}
-        self._results = {value.name for value in model.graph.output}
-        self._readers: dict[str, list[NodeProto]] = {}
-        for node in model.graph.node:
+        self._nodes = list(model.graph.node)  # keeps their ids
+        self._readers: dict[str, set[int]] = {value.name: {RESULT} for value in model.graph.output}
+        for node in self._nodes:
             for name in names_read(node):
-                self._readers.setdefault(name, []).append(node)
+                self._readers.setdefault(name, set()).add(id(node))
 
     def unsized(self, node: NodeProto) -> str | None:
         """Return why a tensor of the node cannot enter or leave compiled code, or None."""
@@ -147,22 +148,12 @@ class TypedGraph:
 
     def model_of(self, nodes: Sequence[NodeProto]) -> ModelProto:
         """Return a model of these nodes; its inputs and outputs are what they share with other nodes."""
-        made = {name for node in nodes for name in node.output if name}
+        made = [name for node in nodes for name in node.output if name]
         read = dict.fromkeys(name for node in nodes for name in sorted(names_read(node)) if name)
         members = {id(node) for node in nodes}
-        outputs = [
-            name
-            for node in nodes
-            for name in node.output
-            if name
-            and (
-                name in self._results
-                or any(id(reader) not in members for reader in self._readers.get(name, ()))
-            )
-        ]
-        inputs = [
-            name for name in read if name in self._types and name not in made and name not in self._constants
-        ]
+        outputs = [name for name in made if not self._readers.get(name, members) <= members] or made
+        given = self._types.keys() - self._constants.keys() - {*made}
+        inputs = [name for name in read if name in given]
         result = ModelProto(ir_version=self._model.ir_version, functions=self._model.functions)
         result.opset_import.extend(self._model.opset_import)
         result.graph.CopyFrom(
@@ -170,9 +161,9 @@ class TypedGraph:
                 name=self._model.graph.name or "region",
                 node=nodes,
                 input=self._values(inputs),
-                output=self._values(outputs or [name for node in nodes for name in node.output if name]),
+                output=self._values(outputs),
                 initializer=[self._constants[name] for name in read if name in self._constants],
-                value_info=self._values(sorted(made.difference(outputs))),
+                value_info=self._values(sorted({*made}.difference(outputs))),
             )
         )
         return result

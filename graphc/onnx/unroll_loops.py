@@ -20,11 +20,11 @@ class Unknown(Exception):
 
 def unroll(walk: Any, node: NodeProto) -> bool:
     """Unroll an If, Loop or Scan; return False if its steps are unknown or too many."""
-    mark = walk.kept_count()
+    mark = len(walk.kept)
     try:
         {"If": _branch, "Loop": _loop, "Scan": _scan}[node.op_type](walk, node)
     except Unknown:
-        walk.drop_kept(mark)
+        del walk.kept[mark:]
         return False
     return True
 
@@ -60,17 +60,17 @@ def _compute_both_branches(walk: Any, node: NodeProto) -> None:
     """Compute both branches and select the results of one. If a branch cannot run with these
     input sizes, take the other. Raises Unknown if results differ in type or size, or if a
     branch divides integers, because a division by 0 stops the program."""
-    mark, result = walk.kept_count(), node.output[0]
+    mark, result = len(walk.kept), node.output[0]
     branches = []
     for name in ("then", "else"):
-        start, impossible_count = walk.kept_count(), walk.impossible_count
+        start, impossible_count = len(walk.kept), walk.impossible_count
         names = _inline_graph(walk, _graph_attribute(node, f"{name}_branch"), f"{result}/{name}", [])
         if walk.impossible_count == impossible_count:
             branches.append(names)
         else:
-            walk.drop_kept(start)
+            del walk.kept[start:]
             walk.impossible_count = impossible_count
-    if not branches or any(walk.divides_integers(inner) for inner in walk.kept_since(mark)):
+    if not branches or any(walk.divides_integers(inner) for inner in walk.kept[mark:]):
         raise Unknown
     for results in zip(*branches, strict=True):
         types = {walk.typed_sizes(name) for name in results}

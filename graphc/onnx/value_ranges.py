@@ -106,12 +106,12 @@ class _Tracer:
         return [max(chain.from_iterable(sizes))] if any(sizes) else []
 
     def _sizes(self, name: str) -> tuple[int, ...]:
-        return fold_shapes.sizes_of(self._folding.type_of(name)) or ()
+        return fold_shapes.sizes_of(self._folding.types.get(name)) or ()
 
     def _is_integer(self, value: str, dtype: np.dtype[Any] | None) -> bool:
         """Return whether a value is an integer; one of unknown type counts as one."""
         if dtype is None:
-            kind = self._folding.type_of(value)
+            kind = self._folding.types.get(value)
             number = kind.tensor_type.elem_type if kind is not None else 0
             dtype = np.dtype(helper.tensor_dtype_to_np_dtype(number)) if number else np.dtype("int64")
         return dtype.kind in "iu"

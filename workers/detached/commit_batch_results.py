@@ -217,12 +217,12 @@ class CarriedTimes(DetachedMeasurer):
         self,
         program: Program,
         target: Target,
-        slots: Sequence[MeasureInput],
+        inputs: Sequence[MeasureInput],
         options: JobOptions,
         passes: int,
     ) -> list[MeasureResult]:
         results = []
-        for slot in slots:
+        for slot in inputs:
             key = program.key, slot.candidate.key
             sent_calls = [call for call in self._sent_calls if (call.workload, call.candidate) == key]
             for call in sent_calls:

@@ -13,9 +13,6 @@ class DetachedMeasurer(Measurer):
     def measure(self, *_args: Any, **_options: Any) -> Generator[MeasureResult, None, None]:
         raise Unavailable("a detached device times batches only", hint="mallorn batch next JOB -o FILE")
 
-    def measure_in_passes(self, *args: Any, **options: Any) -> list[MeasureResult]:
-        return list(self.measure(*args, **options))
-
     def require(self, need: Need) -> bool:
         if need is Need.TIME:
             raise InvalidRequest("a batch carries kernels, not the whole model", hint="mallorn bench MODEL")

@@ -136,7 +136,6 @@ class Measurer(ABC):
     ) -> Generator[MeasureResult, None, None]:
         """Build and time every candidate once; yield each result at once."""
 
-    @abstractmethod
     def measure_in_passes(
         self,
         program: Program,
@@ -146,6 +145,7 @@ class Measurer(ABC):
         passes: int,
     ) -> list[MeasureResult]:
         """Measure all candidates up to `passes` times, in turn, under the same conditions."""
+        return [result for _ in range(passes) for result in self.measure(program, target, inputs, options)]
 
     def virtual_device_for(
         self, tasks: Mapping[str, str], target: Target, options: JobOptions

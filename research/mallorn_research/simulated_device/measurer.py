@@ -69,17 +69,6 @@ class SimulatedMeasurer(Measurer):
             sleep_while_leased(options.simulated.device_sec)
             yield simulate_run(program, target, entry, options, endpoint)
 
-    def measure_in_passes(
-        self,
-        program: Program,
-        target: Target,
-        inputs: Sequence[MeasureInput],
-        options: JobOptions,
-        passes: int,
-    ) -> list[MeasureResult]:
-        """Return the same results in every pass: nothing disturbs this device."""
-        return [result for _ in range(passes) for result in self.measure(program, target, inputs, options)]
-
     def virtual_device_for(
         self, tasks: Mapping[str, str], target: Target, options: JobOptions
     ) -> VirtualDevice:

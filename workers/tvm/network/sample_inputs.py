@@ -40,13 +40,10 @@ def _read_draws(path: str, names: Sequence[str]) -> list[Mapping[str, NDArray[An
     except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
         raise InvalidModel(f"the file of inputs is no npz of arrays: {error}", hint=HINT) from None
     draws: dict[int, dict[str, NDArray[Any]]] = {}
-    if arrays.keys() <= {*names}:
-        draws[0] = arrays
-    else:
-        for key, array in arrays.items():
-            place = _OF_DRAW.fullmatch(key)
-            number, name = (int(place[1]), place[2]) if place else (0, key)
-            draws.setdefault(number, {})[name] = array
+    for key, array in arrays.items():
+        place = None if key in names else _OF_DRAW.fullmatch(key)
+        number, name = (int(place[1]), place[2]) if place else (0, key)
+        draws.setdefault(number, {})[name] = array
     for number, draw in sorted(draws.items()):
         if draw.keys() != {*names}:
             lacking, unknown = sorted({*names} - draw.keys()), sorted(draw.keys() - {*names})
