@@ -357,8 +357,8 @@ def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Pat
 
 def check_library_outputs(model: "WholeModel", library: Path) -> OutputCheck:
     """Compare a library's outputs with onnxruntime's or, if it cannot run the model, with the
-    untuned model's. Raises WrongNumbers, naming the node if the import is wrong; on CPUs also
-    what `WholeModel.check_alone` raises."""
+    untuned model's. Raises WrongNumbers, naming the node if the import is wrong; on CPUs
+    also what `WholeModel.check_alone` raises."""
     from mallorn.workers.interfaces.whole_model_engine import WrongImport
     from mallorn.workers.subprocesses.errors import ChildError
     from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME
@@ -402,8 +402,8 @@ def check_library_outputs(model: "WholeModel", library: Path) -> OutputCheck:
 
 
 def copy_from_sandbox(file: Path, output: Path | None = None) -> Path:
-    """Copy a file out of a sandbox, by default to the current directory, and return the copy.
-    Raises TamperedFile if it is no regular file."""
+    """Copy a file out of a sandbox, by default to the current directory, and return the
+    copy. Raises TamperedFile if it is no regular file."""
     from mallorn.workers.sandbox.sandbox import FILE_BYTES
     from mallorn.workers.sandbox.untrusted_files import copy_out
 

@@ -41,8 +41,8 @@ def login(
 ) -> None:
     """Keep the address and the key of a service for later commands; without URL, list the kept ones.
 
-    The key is the given one (`--api-key -` reads it from standard input), or a new one from a sign-in
-    in the browser, or is asked for.
+    The key is the given one (`--api-key -` reads it from standard input), or a new one from
+    a sign-in in the browser, or is asked for.
     MALLORN_URL and MALLORN_API_KEY come before what is kept, and so does --data.
     """
     logins = read_logins()

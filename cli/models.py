@@ -22,11 +22,7 @@ app = command_group("List, upload or delete models.")
 
 @app.command("list")
 @expand_option_groups
-def models(
-    as_json: output.JsonOption = False,
-    *,
-    place: output.Place,
-) -> None:
+def models(as_json: output.JsonOption = False, *, place: output.Place) -> None:
     """List the uploaded models."""
     with open_reader(*place) as api:
         rows = list(api.models())

@@ -43,11 +43,6 @@ class ScheduleDirectory:
         """Return the path of this set's file for TVM's database file `name`."""
         return self.directory / self.schedule_set.file(name)
 
-    @property
-    def compile_input_files(self) -> list[Path]:
-        """Files that a process reads to compile with these schedules, for its sandbox."""
-        return [(self.directory / name).absolute() for name in (MANIFEST, *DATABASE)]
-
     def create_database_folder(self, scratch: Path) -> Path:
         """Return a folder with this set's database under TVM's usual file names."""
         if self.schedule_set is ScheduleSet.ALONE and not self.is_for_another:
@@ -126,8 +121,8 @@ def local_model(
 
     The processes are sandboxed, because schedules may be untrusted and become machine code.
     Engines run on `threads` threads, by default as many as the target has cores. `inputs` are
-    a user's for checks. Raises InvalidRequest if there is no such file, or for schedules of a
-    range of shapes or of a part of the model.
+    a user's for checks. Raises InvalidRequest if there is no such file, or for schedules of
+    a range of shapes or of a part of the model.
     """
     if inputs is not None and (exported.manifest.dynamic is not None or exported.manifest.region is not None):
         message = "--inputs are inputs of a whole model with fixed shapes; these schedules are for another"
@@ -146,7 +141,8 @@ def local_model(
         (folder := room / "graphs").mkdir()
         model_files = [file.absolute(), *(file.absolute().parent / name for name in weights)]
         model_files += [] if inputs is None else [inputs.absolute()]
-        readable = tuple((str(path), READ) for path in (room, *model_files, *exported.compile_input_files))
+        schedules = [(exported.directory / name).absolute() for name in (MANIFEST, *DATABASE)]
+        readable = tuple((str(path), READ) for path in (room, *model_files, *schedules))
         env = {"TVM_NUM_THREADS": str(count), **search_env}
         with ModelCompiler(env=env, room=folder, others=readable) as graphs:
             path, source, region = file.absolute(), None, manifest.region

@@ -93,8 +93,8 @@ def device(
 
 
 def choose_sandbox_mode(config: Settings, host: str) -> SandboxMode:
-    """Return the mode set, else `require` if the device serves other hosts, or if callers of the
-    service on this machine's database need keys."""
+    """Return the mode set, else `require` if the device serves other hosts, or if callers
+    of the service on this machine's database need keys."""
     serves_others = not is_loopback(host)
     if not serves_others and not config.sandbox and find_spec("sqlalchemy") is not None:
         from mallorn.db.repositories.access_control import has_api_keys

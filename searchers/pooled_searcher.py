@@ -57,8 +57,8 @@ BESIDE: Final = 128  # fastest measured candidates that a Synthesiser gets
 
 @dataclass(eq=False)
 class PooledSearcher(FillingSearcher):
-    """A FillingSearcher whose sampler chooses from a pool of candidates that subclasses fill.
-    Only chosen candidates are checked for validity. Candidates that resemble earlier
+    """A FillingSearcher whose sampler chooses from a pool of candidates that subclasses
+    fill. Only chosen candidates are checked for validity. Candidates that resemble earlier
     failures are chosen less often."""
 
     @abstractmethod

@@ -177,8 +177,8 @@ class SupervisedChild:
 
 
 def trim_log(log: Path, limit_bytes: int = MAX_LOG_BYTES) -> None:
-    """Move the newest `limit_bytes` of a log over that limit to `.log.1` and empty it, so that
-    logs do not fill the disk. Links are not followed."""
+    """Move the newest `limit_bytes` of a log over that limit to `.log.1` and empty it, so
+    that logs do not fill the disk. Links are not followed."""
     if log.is_symlink():
         return
     with suppress(FileNotFoundError), open(os.open(log, os.O_RDWR | os.O_NOFOLLOW), "r+b", 0) as file:

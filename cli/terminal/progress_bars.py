@@ -49,8 +49,8 @@ def _shown(words: str, *columns: ProgressColumn) -> Iterator[Advance]:
 
 
 def upload_with_bar(api: Client, model: str, inputs: Path | None = None) -> str:
-    """Upload a file, with inputs for checks, and return its model id; return `model` itself if
-    it is an id. Raises InvalidRequest for an id with inputs."""
+    """Upload a file, with inputs for checks, and return its model id; return `model` itself
+    if it is an id. Raises InvalidRequest for an id with inputs."""
     if is_model_id(model):
         if inputs is not None:
             raise InvalidRequest("--inputs is uploaded with a model's file", hint="give the file, not the id")

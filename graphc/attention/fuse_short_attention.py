@@ -117,8 +117,8 @@ class FuseShortAttention(Pass[tuple[ShortAttention, list[Any]]]):
 def short_attention_function(facts: ShortAttention) -> Any:
     """Build the function of queries, keys, values and the mask, if any.
 
-    `workers/tvm/space/cuda_sketches/short_attention.py` schedules its eleven blocks. Padded keys
-    get no weight.
+    `workers/tvm/space/cuda_sketches/short_attention.py` schedules its eleven blocks. Padded
+    keys get no weight.
     """
     sizes = facts.sizes
     stack = [axis for axis in sizes if axis not in "ijd"]

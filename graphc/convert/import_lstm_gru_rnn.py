@@ -95,8 +95,8 @@ def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> A
 
 
 def _activations(kind: str, attrs: Any, directions: int) -> tuple[str, ...]:
-    """Return the activations of a layer: names of squashing functions, or expressions. Raises
-    ValueError for others, and if directions have different ones."""
+    """Return the activations of a layer: names of squashing functions, or expressions.
+    Raises ValueError for others, and if directions have different ones."""
     names = tuple(map(_lowercase_text, attrs.get("activations", ()))) or _PLAIN[kind] * directions
     given = {letter: iter(attrs.get(f"activation_{letter}", ())) for letter in ("alpha", "beta")}
     functions = []

@@ -77,8 +77,8 @@ class SortByDigits(Pass[SortedRows]):
 
 
 def _sort_function(rows: SortedRows, dtype: str, place_type: str) -> Any:
-    """Return the tensor function that writes the first elements of each sorted row, and their
-    places in the row. Rows are sorted in parallel."""
+    """Return the tensor function that writes the first elements of each sorted row, and
+    their places in the row. Rows are sorted in parallel."""
     outer, length, inner = rows.shape
     bits, count, kept = _BITS[dtype], outer * inner, rows.kept
     is_short = kept <= FEW or length * kept <= MOST_INSERTIONS
@@ -110,8 +110,8 @@ def main(x: T.Buffer({rows.shape}, "{dtype}"), values: {types[0]}, indices: {typ
 
 
 class _Code:
-    """TVMScript of the steps that sort row `row`: `keys` and `places` hold two copies of its
-    elements, `found[row, 0]` is the number of elements."""
+    """TVMScript of the steps that sort row `row`: `keys` and `places` hold two copies of
+    its elements, `found[row, 0]` is the number of elements."""
 
     def __init__(self, element: str, dtype: str, is_descending: bool) -> None:
         self._bits = bits = _BITS[dtype]

@@ -27,15 +27,10 @@ from mallorn.graphc.export import export_checks
 from mallorn.graphc.export.compare_with_onnxruntime import errors_against_onnxruntime
 from mallorn.graphc.export.library_metadata import required_cpu_features
 from mallorn.graphc.fold import share_equal_constants
-from mallorn.graphc.onnx import (
-    fold_shapes,
-    inline_functions,
-    partition_graph,
-    rewrite_unsupported_forms,
-    widen_16bit_floats,
-)
+from mallorn.graphc.onnx import fold_shapes, inline_functions, rewrite_unsupported_forms, widen_16bit_floats
 from mallorn.graphc.onnx import read_with_weights_on_disk as onnx_file
 from mallorn.graphc.onnx.bound_indices import bound_indices
+from mallorn.graphc.onnx.partition_graph import cut, write_region
 from mallorn.graphc.onnx.relax_modules import declare_inputs_and_outputs, load_module, module_text
 from mallorn.graphc.onnx.value_ranges import value_ranges
 from mallorn.graphc.ranges import dispatch_by_shape, generalize_two_lengths, reduce_weight_layouts
@@ -69,15 +64,15 @@ def read_model(path: str) -> Any:
 
 
 def cut_region(model: Any, shapes: Shapes, region: Mapping[str, Sequence[str]], path: str) -> tuple[Any, str]:
-    """Write the part of a model for which the schedules are as an ONNX file with fixed shapes;
-    return it and its path. Raises Refused if the model lacks it."""
+    """Write the part of a model for which the schedules are as an ONNX file with fixed
+    shapes; return it and its path. Raises Refused if the model lacks it."""
     try:
-        part = partition_graph.cut(model, shapes, region["inputs"], region["outputs"])
+        part = cut(model, shapes, region["inputs"], region["outputs"])
     except ValueError as error:
         raise export_checks.Refused(
             f"this is not the model that was tuned: {error}", "give the model that was tuned"
         ) from None
-    partition_graph.write_region(part, path)
+    write_region(part, path)
     return part, path
 
 

@@ -11,25 +11,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import (
-    ModelProto,
-    NodeProto,
-    TensorProto,
-    TypeProto,
-    ValueInfoProto,
-    defs,
-    helper,
-    numpy_helper,
-    shape_inference,
-)
+from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, defs, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from onnx.shape_inference import InferenceError, infer_node_outputs
 
-from mallorn.graphc.onnx import (
-    inline_functions,
-    read_with_weights_on_disk,
-    sequences_to_tensors,
-    unroll_loops,
-)
+from mallorn.graphc.onnx import inline_functions, sequences_to_tensors, unroll_loops
+from mallorn.graphc.onnx.read_with_weights_on_disk import read_tensor
 
 # Larger results are computed at run time, so that masks and repeats do not bloat the file.
 FOLDED_BYTES = 1 << 20
@@ -133,7 +120,7 @@ class Folding:
         if name not in self._values and name in self._tensors:
             tensor = self._tensors[name]
             if _bytes_of(self.types[name]) <= FOLDED_BYTES and tensor.data_type != TensorProto.STRING:
-                self._values[name] = read_with_weights_on_disk.read_tensor(tensor)
+                self._values[name] = read_tensor(tensor)
         return self._values.get(name)
 
     def size(self, name: str, axis: int) -> int | None:
@@ -162,7 +149,7 @@ class Folding:
                 nodes.append(node)
                 needed_names.update(unroll_loops.names_read(node))
         result: ModelProto = _copy_without_fields(self._model, "graph")
-        graph = _copy_without_fields(self._model.graph, *_REBUILT_FIELDS)
+        graph = _copy_without_fields(self._model.graph, "node", "initializer", "value_info")
         graph.node.extend(reversed(nodes))
         graph.initializer.extend(tensor for name, tensor in self._tensors.items() if name in needed_names)
         # The known types of inner values, which ONNX's inference may not find again.
@@ -192,14 +179,14 @@ class Folding:
         imports = [helper.make_opsetid("", opset)]
         try:
             schema = defs.get_schema(node.op_type, opset, "")
-            inferred_types = shape_inference.infer_node_outputs(schema, node, types, data, None, imports)
+            inferred_types = infer_node_outputs(schema, node, types, data, None, imports)
         except onnx.checker.ValidationError as error:
             if "inconsistent type" not in str(error):
                 return declared
             refusal = ValueError(str(error))
             refusal.add_note(f"{node.op_type} (node {node.name!r})" if node.name else node.op_type)
             raise refusal from None
-        except shape_inference.InferenceError:
+        except InferenceError:
             self.impossible_count += node.op_type in _STRICT
             return declared
         except Exception:  # ONNX raises many error classes for malformed nodes; TVM may accept them
@@ -246,9 +233,6 @@ class Folding:
 
 def _has_negative_axis(node: NodeProto) -> bool:
     return any(a.name in ("axis", "axes") and min(a.i, *a.ints, 0) < 0 for a in node.attribute)
-
-
-_REBUILT_FIELDS = ("node", "initializer", "value_info")
 
 
 def sizes_of(kind: TypeProto | None) -> tuple[int, ...] | None:

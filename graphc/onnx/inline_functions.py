@@ -3,17 +3,8 @@
 from collections.abc import Container, Mapping
 from typing import Any
 
-from onnx import (
-    FunctionProto,
-    ModelProto,
-    NodeProto,
-    TensorProto,
-    TypeProto,
-    defs,
-    helper,
-    inliner,
-    shape_inference,
-)
+from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, TypeProto, defs, helper, inliner
+from onnx.shape_inference import InferenceError, infer_shapes
 
 # TVM's importer ignores domains, and would convert com.microsoft's operator of this name.
 _NAMESAKES = frozenset(("Attention",))
@@ -76,9 +67,7 @@ def _definition(node: NodeProto, opset: int, types: Mapping[str, TypeProto]) -> 
     schema: Any = defs.get_schema(node.op_type, opset, "")
     if schema.has_context_dependent_function:
         input_types = [types.get(name, TypeProto()).SerializeToString() for name in node.input]
-        since = max(
-            version for version in schema.context_dependent_function_opset_versions if version <= opset
-        )
+        since = max(v for v in schema.context_dependent_function_opset_versions if v <= opset)
         definition = schema.get_context_dependent_function_with_opset_version(
             since, node.SerializeToString(), input_types
         )
@@ -113,8 +102,8 @@ def _definition(node: NodeProto, opset: int, types: Mapping[str, TypeProto]) -> 
 def types_of(model: ModelProto) -> Mapping[str, TypeProto]:
     """Return the types of a model's values by name, where shape inference finds them."""
     try:
-        graph = shape_inference.infer_shapes(model).graph
-    except shape_inference.InferenceError:  # onnxruntime and TVM may accept what ONNX refuses
+        graph = infer_shapes(model).graph
+    except InferenceError:  # onnxruntime and TVM may accept what ONNX refuses
         graph = model.graph
     types = {value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)}
     constants = {

@@ -16,6 +16,7 @@ class KnownValues:
 
     def __init__(self, model: ModelProto) -> None:
         self._model = model
+        self.opset = inline_functions.opset_of(model)
 
     @cached_property
     def types(self) -> Mapping[str, TypeProto]:
@@ -26,17 +27,12 @@ class KnownValues:
     def constants(self) -> Mapping[str, TensorProto]:
         return {tensor.name: tensor for tensor in self._model.graph.initializer}
 
-    @property
-    def opset(self) -> int:
-        """The version of ONNX's standard operators that the model imports."""
-        return inline_functions.opset_of(self._model)
-
 
 class NodeRewriter:
     """Collects nodes and constants to replace a node; `index` selects one of its inputs."""
 
     def __init__(self, node: NodeProto, values: KnownValues) -> None:
-        self.node, self._values = node, values
+        self.node, self._values, self.opset = node, values, values.opset
         self._name = next(filter(None, node.output))  # unused outputs have no name
         self.constants: list[TensorProto] = []
         self.nodes: list[NodeProto] = []
@@ -52,10 +48,6 @@ class NodeRewriter:
         """Return an input's element type; 0 if it is unknown."""
         value_type = self._values.types.get(self.node.input[index])
         return 0 if value_type is None else value_type.tensor_type.elem_type
-
-    @property
-    def opset(self) -> int:
-        return self._values.opset
 
     def has_input(self, index: int) -> bool:
         return len(self.node.input) > index and bool(self.node.input[index])

@@ -112,9 +112,7 @@ def _write_resize(form: NodeRewriter, scales: Any, nearest_mode: str) -> None:
 
 
 _WHOLE = (TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64)
-
 _UNSIGNED = (TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64)
-
 _UNSORTED = (TensorProto.INT16, TensorProto.UINT16, TensorProto.UINT32)
 
 
@@ -128,14 +126,14 @@ def rewrite(model: ModelProto) -> ModelProto:
         if node.domain == lower_contrib_operators.DOMAIN or node.op_type in lower_contrib_operators.HOMELESS:
             rule = rule or lower_contrib_operators.RULES.get(node.op_type)
         if rule is not None:
-            form = NodeRewriter(node, values)
+            rewriter = NodeRewriter(node, values)
             try:
-                rule(form)
+                rule(rewriter)
             except ValueError as error:
                 failures.append(error)
             else:
-                if form.nodes:
-                    rewriters[index] = form
+                if rewriter.nodes:
+                    rewriters[index] = rewriter
     if not rewriters:
         if failures:
             raise failures[0]
@@ -144,11 +142,9 @@ def rewrite(model: ModelProto) -> ModelProto:
     result.CopyFrom(model)
     del result.graph.node[:]
     for index, node in enumerate(model.graph.node):
-        if index in rewriters:
-            result.graph.node.extend(rewriters[index].nodes)
-            result.graph.initializer.extend(rewriters[index].constants)
-        else:
-            result.graph.node.append(node)
+        form = rewriters.get(index)
+        result.graph.node.extend(form.nodes if form else [node])
+        result.graph.initializer.extend(form.constants if form else ())
     return result
 
 

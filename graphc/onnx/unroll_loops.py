@@ -1,6 +1,7 @@
 """Replace an If by its branch if the condition is known, else by both; unroll counted loops."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -164,8 +165,7 @@ def _inline_graph(walk: Any, graph: GraphProto, prefix: str, inputs: Sequence[st
     names = {name: f"{prefix}/{name}" for name in _defined_names(graph)}
     names |= {value.name: name for value, name in zip(graph.input, inputs, strict=True)}
     for tensor in graph.initializer:
-        renamed = type(tensor)()
-        renamed.CopyFrom(tensor)
+        renamed = deepcopy(tensor)
         renamed.name = names[tensor.name]
         walk.constants([renamed])
     for node in graph.node:
@@ -174,8 +174,7 @@ def _inline_graph(walk: Any, graph: GraphProto, prefix: str, inputs: Sequence[st
 
 
 def _renamed(node: NodeProto, names: Mapping[str, str], prefix: str) -> NodeProto:
-    result = NodeProto()
-    result.CopyFrom(node)
+    result = deepcopy(node)
     result.name = f"{prefix}/{node.name}" if node.name else ""
     result.input[:] = [names.get(name, name) for name in node.input]
     result.output[:] = [names.get(name, name) for name in node.output]

@@ -94,7 +94,7 @@ class _Tracer:
                         derived.add(node.output[0])
                         nodes.append(node)
                         pending.append(node.output[0])
-                elif self._is_integer(value, dtype if value == name else None):
+                elif self._is_integer(value):
                     is_unknown = True
         return lengths, equals, is_unknown or bool(derived & self._outputs)
 
@@ -108,13 +108,11 @@ class _Tracer:
     def _sizes(self, name: str) -> tuple[int, ...]:
         return fold_shapes.sizes_of(self._folding.types.get(name)) or ()
 
-    def _is_integer(self, value: str, dtype: np.dtype[Any] | None) -> bool:
+    def _is_integer(self, value: str) -> bool:
         """Return whether a value is an integer; one of unknown type counts as one."""
-        if dtype is None:
-            kind = self._folding.types.get(value)
-            number = kind.tensor_type.elem_type if kind is not None else 0
-            dtype = np.dtype(helper.tensor_dtype_to_np_dtype(number)) if number else np.dtype("int64")
-        return dtype.kind in "iu"
+        kind = self._folding.types.get(value)
+        number = kind.tensor_type.elem_type if kind is not None else 0
+        return not number or helper.tensor_dtype_to_np_dtype(number).kind in "iu"
 
     def _sequence_size(self, node: NodeProto, value: str) -> int | None:
         """Return the size of the axis of time, if the value is the node's lengths."""

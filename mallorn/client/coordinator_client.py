@@ -71,8 +71,8 @@ class Client:
     ) -> UploadedModel:
         """Upload a model; the `id` of the result is the SHA-256 of the uploaded bytes.
 
-        `inputs` is an npz file of arrays by input name, with which jobs check the tuned model;
-        several draws have keys such as `0/NAME` and `1/NAME`.
+        `inputs` is an npz file of arrays by input name, with which jobs check the tuned
+        model; several draws have keys such as `0/NAME` and `1/NAME`.
 
         Nothing is sent if the coordinator has these bytes of yours. An upload of a large
         model that broke is resumed by the same call.

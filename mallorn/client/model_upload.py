@@ -36,8 +36,8 @@ DIMENSION: Final = (2, 1, 2, 1)  # path from an input: its type, the tensor's ty
 
 @dataclass(frozen=True, slots=True)
 class ModelUpload:
-    """A model as a stream: its file, or a tar with its weight files and with inputs for checks;
-    reproducible bytes."""
+    """A model as a stream: its file, or a tar with its weight files and with inputs for
+    checks; reproducible bytes."""
 
     model: Path
     weights: tuple[str, ...]  # file names relative to the model's directory
@@ -45,8 +45,8 @@ class ModelUpload:
 
     @classmethod
     def of(cls, model: Path, samples: Path | None = None) -> Self:
-        """Check an ONNX file. Raises InvalidModel if invalid or without a weight file, or if
-        there is no file of samples."""
+        """Check an ONNX file. Raises InvalidModel if invalid or without a weight file, or
+        if there is no file of samples."""
         if samples is not None and not samples.is_file():
             raise InvalidModel(f"there is no file {samples} with inputs", hint=f"ls {samples.parent}")
         weights = tuple(check_onnx_file(model))

@@ -86,8 +86,8 @@ def summary(job: JobStatus) -> str:
 
 
 class LineView:
-    """Prints a line when a job's state, wait, step or tenth done changes, or after 30 s. A step of
-    an import or a finish is repeated every 10 s with its duration."""
+    """Prints a line when a job's state, wait, step or tenth done changes, or after 30 s. A
+    step of an import or a finish is repeated every 10 s with its duration."""
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._say = say

@@ -115,8 +115,8 @@ def _opened(parent: Path | int, name: str) -> int:
 
 
 def find_excess(folder: Path, most_bytes: int = MOST_BYTES, most_files: int = MOST_FILES) -> str:
-    """Return which limit the files below a folder exceed, in words; empty if none. Files that
-    were removed while they are open are not counted."""
+    """Return which limit the files below a folder exceed, in words; empty if none. Files
+    that were removed while they are open are not counted."""
     used_bytes = count = 0
     for parent, folders, files in os.walk(folder):
         count += len(folders) + len(files)

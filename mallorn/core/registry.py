@@ -39,9 +39,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "draft": "mallorn.costmodels.analytic_models:Draft",
         "random": "mallorn.costmodels.random:RandomModel",
     },
-    "features": {
-        "decisions": "mallorn.workers.features.feature_extractor:AlignedDecisions",
-    },
+    "features": {"decisions": "mallorn.workers.features.feature_extractor:AlignedDecisions"},
     "lowered_features": {  # feature views that the compiler process computes
         "statements": "mallorn.workers.tvm.space.lowered_views:describe_statements",
         "code": "mallorn.workers.tvm.space.lowered_views:describe_code",

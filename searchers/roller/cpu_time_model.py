@@ -40,10 +40,6 @@ class Loops:
     def reduction_product(self, level: int) -> Column:
         return self._product(range(self.spatial, self.axes), level)
 
-    @cached_property
-    def total_reduction_extent(self) -> Column:
-        return self.reduction_product(0) * self.reduction_product(1)
-
     @property
     def vector_axis_factor(self) -> Column:
         """The innermost factor of the last spatial axis, which is vectorised."""
@@ -299,7 +295,8 @@ def computing_us(loops: Loops, machine: Machine, unroll: float) -> Column:
     body_spills = RELOAD / loops.reduction_product(1) * body_share
     spills = spills + np.where(body.accumulator_count > tile, body_spills, 0)
     spills += AGAIN * body.spilled_operand_count
-    is_complete = (body.steps_per_accumulator_load == loops.total_reduction_extent) & (
+    all_steps = loops.reduction_product(0) * loops.reduction_product(1)
+    is_complete = (body.steps_per_accumulator_load == all_steps) & (
         body.accumulator_count >= tile * loops.spatial_product(2)
     )
     reloads = np.where(is_complete, 0, RELOAD / body.steps_per_accumulator_load)

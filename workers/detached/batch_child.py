@@ -87,8 +87,8 @@ class TargetDevice:
         self._drawn: tuple[Json, list[Any]] = None, []  # arguments of the last check
 
     def run_call(self, call: Json) -> Json:
-        """Check a library's outputs, time it, or both; return the fields of a `LibraryRun`, and
-        `max_error` of a check. SIGALRM ends this process at the call's deadline."""
+        """Check a library's outputs, time it, or both; return the fields of a `LibraryRun`,
+        and `max_error` of a check. SIGALRM ends this process at the call's deadline."""
         library = self._tvm.runtime.load_module(str(self._folder / call["library"]))
         result: Json = {"outcome": "ok"}
         if check := call.get("check"):

@@ -402,8 +402,8 @@ def target_requirements(target: Target) -> run_batch.Json:
 
 
 def pack_expected_outputs(answers: Sequence[Any], outputs: Sequence[int], limit: int = MOST_VALUES) -> bytes:
-    """Return the expected outputs as an npz file for `compare_arrays`. Of a large output, at
-    most `limit` random values are kept, with their places."""
+    """Return the expected outputs as an npz file for `compare_arrays`. Of a large output,
+    at most `limit` random values are kept, with their places."""
     arrays: dict[str, NDArray[Any]] = {}
     for index in outputs:
         values = answers[index]

@@ -31,8 +31,8 @@ class MeasuringConditions:
         return cls(cpus, policy, priority, os.getpriority(os.PRIO_PROCESS, 0))
 
     def restore(self) -> list[str]:
-        """Set this process back to these conditions; return what had changed, in words. Raises
-        HostFault if the kernel refuses."""
+        """Set this process back to these conditions; return what had changed, in words.
+        Raises HostFault if the kernel refuses."""
         if (current := self.read()) == self:
             return []
         change = f"changed {self} to {current}"

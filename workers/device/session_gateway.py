@@ -179,8 +179,8 @@ class GatewayClient:
 
 
 def _move_to_descriptor_zero(session_fd: int) -> None:
-    """Make a session's socket descriptor 0, which TVM's client then uses (sandbox/seccomp.py).
-    End this process if an earlier session still uses it."""
+    """Make a session's socket descriptor 0, which TVM's client then uses
+    (sandbox/seccomp.py). End this process if an earlier session still uses it."""
     gc.collect()
     keep_descriptor_zero()
     if session_fd != 0:

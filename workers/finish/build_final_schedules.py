@@ -65,8 +65,8 @@ def write_records_only(model: JobModel, winners: Sequence[Winner]) -> FinalSched
 
 
 def build_final_schedules(model: JobModel, winners: Sequence[Winner], step_log: StepLog) -> FinalSchedules:
-    """Write the winners' tuning records, and compile the model. A failed step is logged; the
-    last success is returned.
+    """Write the winners' tuning records, and compile the model. A failed step is logged;
+    the last success is returned.
 
     Raises InvalidModel if the model does not compile even without schedules and graph
     passes; Unavailable if the job must import the model again without a graph pass.
@@ -89,8 +89,8 @@ def build_final_schedules(model: JobModel, winners: Sequence[Winner], step_log: 
 def build_and_check_whole(
     model: JobModel, winners: Sequence[Winner], step_log: StepLog
 ) -> FinalSchedules | None:
-    """Build the model with the winners, compare its outputs with onnxruntime's, and time it.
-    None if any of that fails or the outputs are wrong."""
+    """Build the model with the winners, compare its outputs with onnxruntime's, and time
+    it. None if any of that fails or the outputs are wrong."""
     try:
         with Engines(model.whole_model, (TUNED, ONNXRUNTIME)) as engines:  # starts during the build
             with step_log.time_step("build"):

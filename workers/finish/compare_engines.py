@@ -103,7 +103,9 @@ def _compare_model(model: JobModel, tuned_model: TunedModel, step_log: StepLog, 
                 engines.drop_engine(UNTUNED)
         engines.load({UNTUNED: untuned, TUNED: tuned_model.library})
         errors = _check_outputs(model, engines, step_log)
-        _log_constant_outputs(engines, tuned_model, step_log)
+        for index in engines.find_constant_outputs():
+            name = tuned_model.compiled.outputs[index].name
+            step_log.log_skipped_step(f"check the output {name!r}", CONSTANT_OUTPUT, WITH_INPUTS)
         if not (is_correct := TUNED in engines):
             model.libraries.remove_library(tuned_model.winners)
         race = step_log.attempt(TIME, partial(_time_engines, model, engines))
@@ -145,12 +147,6 @@ def _check_outputs(model: JobModel, engines: Engines, step_log: StepLog) -> dict
         if all(entry.step != BESIDE_IT for entry in step_log.entries):
             step_log.log_skipped_step(BESIDE_IT, ELSEWHERE, BENCH)
     return errors
-
-
-def _log_constant_outputs(engines: Engines, tuned_model: TunedModel, step_log: StepLog) -> None:
-    for index in engines.find_constant_outputs():
-        name = tuned_model.compiled.outputs[index].name
-        step_log.log_skipped_step(f"check the output {name!r}", CONSTANT_OUTPUT, WITH_INPUTS)
 
 
 def _are_outputs_correct(errors: Mapping[str, float], engines: Engines, step_log: StepLog) -> bool:

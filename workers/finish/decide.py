@@ -83,8 +83,8 @@ def order_and_build(bench: Bench) -> tuple[TaskDecisions, FinalSchedules]:
     """Choose each task's first candidate, and build the model with them if it can be timed.
 
     A job without trials takes first guesses, checked together. It is decided as other jobs are if
-    no device can time the model, or if the model with the likeliest guesses does not compile or
-    has wrong outputs.
+    no device can time the model, or if the model with the likeliest guesses does not
+    compile or has wrong outputs.
     """
     stage, step_log = bench.stage, bench.step_log
     can_time = stage.options.mode != ZERO_SHOT and step_log.attempt(
@@ -142,8 +142,8 @@ def sets_within_budget(stage: LeasedStage, build: TunedModel, is_whole_checked: 
     A job without trials, whose model was checked as a whole, tries the rivals of the tasks that
     take most of a run. Otherwise, compiling rivals must be short compared with tuning. Then the
     last set has each task's first guess, which an analytic model proposed without trials: these
-    take part however slow they were apart, so that tuning does not make a model slower than it
-    would be without trials.
+    take part however slow they were apart, so that tuning does not make a model slower than
+    it would be without trials.
     """
     winners, job = build.winners, stage.job
     if is_whole_checked:
@@ -180,8 +180,8 @@ def find_heavy_tasks(winners: Sequence[Winner]) -> set[str]:
 
 def keep_fastest_inside(bench: Bench, first: FinalSchedules) -> FinalSchedules:
     """Return the fastest build of the model: the first, one with rivals that are faster inside
-    it, or one with first guesses. Each rival's outputs must be correct or, if the first build
-    was checked as a whole, those of the model with rivals.
+    it, or one with first guesses. Each rival's outputs must be correct or, if the first
+    build was checked as a whole, those of the model with rivals.
 
     Returns `first`, without a report, if `may_decide_inside` or `sets_within_budget` rule
     rivals out, if no device is online, or if memory holds only one such model.

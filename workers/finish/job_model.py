@@ -182,8 +182,8 @@ class JobModel:
         seconds: float,
         programs: int = 0,
     ) -> TimedBuilds:
-        """Build the model with each of `sets` (one schedule per task), and time the kernels of
-        `first` and of these builds in turn, while `programs` load programs run."""
+        """Build the model with each of `sets` (one schedule per task), and time the kernels
+        of `first` and of these builds in turn, while `programs` load programs run."""
         word = "versions" if programs else "rivals"
         names = [first.directory.name, *(f"{word}-{n}" for n, _ in enumerate(sets, 1))]
         with Engines(self.whole_model, names) as engines:  # they start during the builds
@@ -196,8 +196,8 @@ class JobModel:
         return TimedBuilds(builds, times, is_alone)
 
     def check_alone(self, library: Path) -> bool:
-        """Run a CPU's library as a program with `mallorn_runtime` does, and compare its outputs
-        with those of the tuned model's engine. Return True. Raises what
+        """Run a CPU's library as a program with `mallorn_runtime` does, and compare its
+        outputs with those of the tuned model's engine. Return True. Raises what
         `WholeModel.check_alone` and `place_or_fail` raise."""
         whole_model = place_or_fail(self).whole_model
         if whole_model.target.is_cpu and whole_model.device_pool is None:

@@ -127,8 +127,8 @@ class Verifier(Checker):
         return self._references[program.key]
 
     def build(self, program: Program, slot: MeasureInput) -> str | None:
-        """Build a candidate as a whole program. Return its complete trace; None if it can no
-        longer be rebuilt. Raises ChildError."""
+        """Build a candidate as a whole program. Return its complete trace; None if it can
+        no longer be rebuilt. Raises ChildError."""
         trace = self.complete_trace(program, slot)
         if trace is not None:
             target, library = self._target.text, str(self.library(program))

@@ -209,8 +209,8 @@ SOURCES: Final[dict[str, Sequence[AnswerSource]]] = {
 
 
 def order_by_answers(bench: Bench) -> TaskDecisions:
-    """Choose each task's first stored or modelled candidate that passes the checker; nothing
-    is timed."""
+    """Choose each task's first stored or modelled candidate that passes the checker;
+    nothing is timed."""
     stage = bench.stage
     with stage.runtime.database.session() as session:
         tasks = Tasks(session).list_with_workloads(stage.job.id)
@@ -262,8 +262,8 @@ def _zero_shot_answers(stage: LeasedStage, workload: Workload, space: TvmSpace) 
 
 
 def order_by_guesses(bench: Bench) -> TaskDecisions:
-    """Take each task's likeliest first guess (a schedule that an analytic model proposes), or
-    what was fastest inside this model before; other guesses are its rivals. Nothing is
+    """Take each task's likeliest first guess (a schedule that an analytic model proposes),
+    or what was fastest inside this model before; other guesses are its rivals. Nothing is
     timed or checked yet."""
     stage, model = bench.stage, bench.model
     winners: list[Winner] = []

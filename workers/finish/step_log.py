@@ -51,8 +51,8 @@ class StepLog:
 
     @contextmanager
     def time_step(self, name: str) -> Iterator[None]:
-        """Show the step to the job's user, and add the wall and CPU seconds of the block to it.
-        Steps must not nest."""
+        """Show the step to the job's user, and add the wall and CPU seconds of the block to
+        it. Steps must not nest."""
         self.stage.set_step(STEP_WORDS[name])
         start = time.monotonic(), STOP.children_cpu_sec() + time.process_time()
         try:

@@ -37,8 +37,8 @@ def _limit_for_lowering(given: Given) -> float:
 
 class CandidateCompiler(Child):
     """Child process that compiles candidates of a program for a target. Programs are passed
-    as ``tvm.ir.save_json`` text, targets as canonical text. For an invalid candidate, methods
-    return False or None, and `build` raises InvalidRequest."""
+    as ``tvm.ir.save_json`` text, targets as canonical text. For an invalid candidate,
+    methods return False or None, and `build` raises InvalidRequest."""
 
     MODULE = "mallorn.workers.tvm.candidate_compiler_child"
     SPAWNS = True

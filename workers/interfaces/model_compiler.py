@@ -205,8 +205,8 @@ class ModelCompiler(Child):
 
     @method(limit_sec=600.0)
     def cut_region(self, model_path: str, input_shapes: Shapes, region: Region, region_path: str) -> None:
-        """Write a region of a model as an ONNX file, which has fixed shapes. Raises InvalidModel
-        if the model lacks it."""
+        """Write a region of a model as an ONNX file, which has fixed shapes. Raises
+        InvalidModel if the model lacks it."""
 
     @method(limit_sec=600.0)
     def list_passes(self) -> list[PassEntry]:
@@ -290,8 +290,8 @@ class ModelCompiler(Child):
     def split_samples(
         self, model_path: str, samples_npz: str, folder: str, input_shapes: Shapes
     ) -> list[str]:
-        """Write each draw of a user's inputs to a file in `folder`; return the files. Raises
-        InvalidModel if names, types or shapes are not the model's."""
+        """Write each draw of a user's inputs to a file in `folder`; return the files.
+        Raises InvalidModel if names, types or shapes are not the model's."""
 
     @method(limit_sec=600.0)
     def compare_models(self, outputs_npz: str, expected_npz: str) -> float:
@@ -347,8 +347,8 @@ class ModelCompiler(Child):
 def open_sandboxed_compiler(
     *paths: Path, writes: Sequence[Path] = (), env: Mapping[str, str] | None = None
 ) -> Iterator[ModelCompiler]:
-    """Yield a sandboxed ModelCompiler that can read no files of the user except `paths`, and
-    write only to the folders `writes`."""
+    """Yield a sandboxed ModelCompiler that can read no files of the user except `paths`,
+    and write only to the folders `writes`."""
     rights = [(str(path.absolute()), READ) for path in paths]
     rights += [(str(path), WRITE) for path in writes]
     with (

@@ -81,8 +81,8 @@ class Engine(Child):
         self, model_path: str, inputs_npz: str, threads: int, other_inputs: Sequence[str] = ()
     ) -> LoadedEngine:
         """Load a model in onnxruntime with `threads` threads, or with one per core if that
-        is faster. `other_inputs` are further draws, on which a quantised model's own error is
-        measured, too. Raises Unavailable if onnxruntime is not installed."""
+        is faster. `other_inputs` are further draws, on which a quantised model's own error
+        is measured, too. Raises Unavailable if onnxruntime is not installed."""
 
     @method(limit_sec=RUN_TIMEOUT_SEC)
     def time_bursts(self, bursts: int, number: int) -> list[float]:
@@ -94,8 +94,8 @@ class Engine(Child):
 
     @method(limit_sec=RUN_TIMEOUT_SEC)
     def save_outputs(self, outputs_npz: str, other_inputs: Sequence[str] = ()) -> int:
-        """Run the model with its inputs and then with each of the files `other_inputs`; write
-        all outputs in order and return their number per run. For a quantised model in
+        """Run the model with its inputs and then with each of the files `other_inputs`;
+        write all outputs in order and return their number per run. For a quantised model in
         onnxruntime, the outputs are those of its unfused operators."""
 
     @method(limit_sec=RUN_TIMEOUT_SEC)

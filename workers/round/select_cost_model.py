@@ -69,8 +69,8 @@ def create_untrained_model(
     session: Session, options: JobOptions, op: str, target_id: int, machine: Machine | None
 ) -> tuple[CostModel, CostModelName | None]:
     """Return an untrained model for a task family, and the name of the base (pre-trained)
-    model that it builds on. A class with `builds_on_base` gets the newest active base that it
-    can extend; other classes and jobs with `dataset=off` get none."""
+    model that it builds on. A class with `builds_on_base` gets the newest active base that
+    it can extend; other classes and jobs with `dataset=off` get none."""
     kind: type[CostModel] = resolve("cost_model", options.cost_model)
     if kind.builds_on_base and options.dataset != OFF:
         for head in own_bases(session, op, target_id) or _nearest_bases(session, op, target_id):

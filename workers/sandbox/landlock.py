@@ -55,8 +55,8 @@ def version() -> int:
 
 
 def restrict_process(paths: Iterable[tuple[Path, int]] | None, opens_network: bool) -> int:
-    """Restrict this process to these paths and rights; return Landlock's version. Paths that
-    do not exist are skipped; None allows all files. `opens_network` allows TCP. Raises
+    """Restrict this process to these paths and rights; return Landlock's version. Paths
+    that do not exist are skipped; None allows all files. `opens_network` allows TCP. Raises
     OSError."""
     kernel_version = version()
     file_rights = [bits for first, bits in _KNOWN.items() if first <= kernel_version]

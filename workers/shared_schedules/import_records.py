@@ -131,8 +131,8 @@ def _import_directory(
 
 
 def find_databases(path: Path) -> list[Path]:
-    """Return the directories under a path, at any depth, that hold a MetaSchedule database, or
-    the directory to which `path` belongs as a file of one."""
+    """Return the directories under a path, at any depth, that hold a MetaSchedule database,
+    or the directory to which `path` belongs as a file of one."""
     if path.is_file():
         return [path.parent] if path.name in (RECORDS, WORKLOADS) else []
     return sorted({file.parent for file in path.rglob(RECORDS)})

@@ -281,8 +281,8 @@ class WholeModel:
         return self.graphs.compare_models(str(outputs), str(expected_outputs))
 
     def find_constant_outputs(self, outputs: Path) -> list[int]:
-        """Return the indices of outputs that are one number for all draws of inputs: comparing
-        them proves nothing."""
+        """Return the indices of outputs that are one number for all draws of inputs:
+        comparing them proves nothing."""
         return self.graphs.find_constant_outputs(str(outputs), 1 + len(self.other_inputs_files))
 
     @property

@@ -89,8 +89,8 @@ def rank_trials_by_context(
 def similar_targets(
     session: Session, question: ZeroShotQuery, workload_ids: Sequence[int]
 ) -> Sequence[tuple[int, Target]]:
-    """Return the other targets on which a workload was measured, with as many cores and equally
-    wide vectors, to which the same tilings are suited; the nearest first."""
+    """Return the other targets on which a workload was measured, with as many cores and
+    equally wide vectors, to which the same tilings are suited; the nearest first."""
     similar = []
     for row in Targets(session).list_measured(workload_ids):
         target = Target(row.text)

@@ -5,16 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-from onnx import (
-    ModelProto,
-    NodeProto,
-    TensorProto,
-    ValueInfoProto,
-    checker,
-    helper,
-    numpy_helper,
-    shape_inference,
-)
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, checker, helper, numpy_helper
+from onnx.shape_inference import infer_shapes
 
 from mallorn_research.generate.rule_expressions import Values
 from mallorn_research.generate.task_rule_file import Drawn
@@ -136,6 +128,6 @@ def network(tasks: Sequence[Drawn]) -> ModelProto:
     )
     opsets = [helper.make_opsetid("", OPSET)]
     model = helper.make_model(graph, producer_name="mallorn", opset_imports=opsets, ir_version=IR_VERSION)
-    inferred = shape_inference.infer_shapes(model, strict_mode=True)
+    inferred = infer_shapes(model, strict_mode=True)
     checker.check_model(inferred, full_check=True)
     return inferred

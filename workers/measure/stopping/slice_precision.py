@@ -86,10 +86,7 @@ def is_known_slower(run_us: Sequence[float], best_us: float, behind: float | Non
 
 
 def next_slice_options(
-    evaluator: T,
-    run_us: Sequence[float],
-    best_us: float | None,
-    behind: float | None,
+    evaluator: T, run_us: Sequence[float], best_us: float | None, behind: float | None
 ) -> T | None:
     """Return the options of the slice (series of runs) to time after those in `run_us`;
     None if they make up a full timing, or prove that the candidate is slower than

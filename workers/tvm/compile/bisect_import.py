@@ -51,9 +51,8 @@ def bisect_import(
         with np.load(path) as archive:
             search = _Search(model, dict(archive), as_tvm_target(target), limit)
         found = list(search.differences(0, len(model.graph.node)))
-        wrong = next((each for each in found if each.is_import_wrong), None)
         if found:
-            first = wrong or found[0]
+            first = found[-1] if found[-1].is_import_wrong else found[0]
             search.save_case(first, Path(case_npz))
             return first
         if (difference := search.judge_simplification(model_path)) is not None:
@@ -71,8 +70,8 @@ class _Search:
         self._cases: dict[str, tuple[ModelProto, Arrays]] = {}  # by the name of a node
 
     def differences(self, start: int, stop: int) -> Iterator[NodeDifference]:
-        """Yield the nodes of a part whose outputs differ, in the order of computing, until the
-        first one that is wrong."""
+        """Yield the nodes of a part whose outputs differ, in the order of computing, until
+        the first one that is wrong."""
         step = max(1, -(-(stop - start) // PARTS))
         for first in range(start, stop, step):
             last = min(first + step, stop)
@@ -122,14 +121,8 @@ class _Search:
         truth = _compute_in_float64(part, inputs)
         name = node.name or node.output[0]
         self._cases[name] = part, inputs
-        return NodeDifference(
-            node=name,
-            operator=node.op_type,
-            error=difference,
-            limit=self._limit,
-            float64_error=None if truth is None else worst_error(outputs, truth),
-            onnxruntime_float64_error=None if truth is None else worst_error(expected, truth),
-        )
+        errors = [worst_error(numbers, truth) for numbers in (outputs, expected)] if truth else []
+        return NodeDifference(name, node.op_type, difference, self._limit, *errors)
 
     def _cut(self, start: int, stop: int) -> tuple[ModelProto, Arrays, list[Array]]:
         """Return nodes as a model, and onnxruntime's numbers for its inputs and outputs."""
@@ -154,8 +147,8 @@ class _Search:
         return values
 
     def _run(self, part: ModelProto, inputs: Arrays) -> list[Array]:
-        """Import, compile and run a part with TVM's defaults. Where the importer wants sizes as
-        constants, its small integer inputs become constants."""
+        """Import, compile and run a part with TVM's defaults. Where the importer wants
+        sizes as constants, its small integer inputs become constants."""
         try:
             return self._run_part(part, inputs)
         except Exception:
@@ -185,8 +178,8 @@ def _run_in_onnxruntime(model: ModelProto, inputs: Arrays) -> list[Array]:
 
 
 def _compute_in_float64(part: ModelProto, inputs: Arrays) -> list[Array] | None:
-    """Return a part's outputs computed in float64 by onnxruntime or, if it has no such kernel, by
-    ONNX's reference; None if neither can."""
+    """Return a part's outputs computed in float64 by onnxruntime or, if it has no such
+    kernel, by ONNX's reference; None if neither can."""
     _widen_tensors(wide := deepcopy(part))
     arrays = {name: a.astype("float64") if a.dtype.kind == "f" else a for name, a in inputs.items()}
     try:

@@ -54,8 +54,8 @@ class ProgramFailed(Unsupported):
 
 
 class ProgramEvaluator(ContextDecorator):
-    """Builds and runs programs in a process that ends with the `with` block, or the decorated
-    function. Construct it before this process reads files of strangers."""
+    """Builds and runs programs in a process that ends with the `with` block, or the
+    decorated function. Construct it before this process reads files of strangers."""
 
     def __init__(self, sandbox_level: str) -> None:
         end, control = socket.socketpair()

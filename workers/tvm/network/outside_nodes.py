@@ -19,8 +19,8 @@ LEAST_WORK: Final = 1e5  # operations of a region that is worth a call
 
 
 def divide(model: ModelProto, shapes: Shapes, target: Any) -> Partition:
-    """Divide a graph with these input shapes into regions and the nodes that TVM cannot import,
-    after what follows from constants and shapes was computed."""
+    """Divide a graph with these input shapes into regions and the nodes that TVM cannot
+    import, after what follows from constants and shapes was computed."""
     folded, types = fold_with_types(inline_functions.inline(model), shapes)
 
     def refusal(alone: ModelProto) -> str | None:

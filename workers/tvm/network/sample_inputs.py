@@ -32,8 +32,8 @@ def split_samples(model_path: str, samples_npz: str, folder: str, input_shapes: 
 
 
 def _read_draws(path: str, names: Sequence[str]) -> list[Mapping[str, NDArray[Any]]]:
-    """Return the arrays of each draw by input name. Raises InvalidModel if the file is no npz,
-    or a draw lacks an input or has another."""
+    """Return the arrays of each draw by input name. Raises InvalidModel if the file is no
+    npz, or a draw lacks an input or has another."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}

@@ -63,8 +63,8 @@ class OutOfBounds(ValueError):
 
 
 def check_bounds(mod: Any) -> None:
-    """Raise ValueError, with the buffer and the index, unless all accesses of a program lie in
-    bounds. Index tensors have the values that candidates are measured with."""
+    """Raise ValueError, with the buffer and the index, unless all accesses of a program lie
+    in bounds. Index tensors have the values that candidates are measured with."""
     bounds = index_bounds(blocks_of(mod))
     parameters = {hash(param) for param in mod["main"].params}
     values = {key: (low, high - 1) for key, (low, high) in bounds.items() if key in parameters}
@@ -81,8 +81,8 @@ def check_schedule(mod: Any) -> None:
 
 
 def check_functions(mod: Any) -> None:
-    """Raise InvalidModel unless the tensor functions of a Relax module stay in their buffers,
-    whatever their index tensors hold."""
+    """Raise InvalidModel unless the tensor functions of a Relax module stay in their
+    buffers, whatever their index tensors hold."""
     for var, function in mod.functions_items():
         try:
             if isinstance(function, tirx.PrimFunc):
@@ -94,8 +94,8 @@ def check_functions(mod: Any) -> None:
 
 
 def check_function(function: Any, argument_values: Mapping[int, Interval]) -> None:
-    """Check a tensor function likewise. `argument_values` has the values of integer arguments by
-    the hash of their buffers; others may have any value of their type."""
+    """Check a tensor function likewise. `argument_values` has the values of integer
+    arguments by the hash of their buffers; others may have any value of their type."""
     try:
         _Walk(function, argument_values).check()
     except (AttributeError, TypeError, tvm.error.InternalError):
@@ -445,8 +445,8 @@ class _Walk:
         return tirx.Select(test, *map(self._number, self._cases(test, *branches)))
 
     def _fit(self, number: Any) -> Any:
-        """Return a number that stays in the range of its type. Refuse others: TVM drops a clamp
-        that would be idle if nothing wrapped around."""
+        """Return a number that stays in the range of its type. Refuse others: TVM drops a
+        clamp that would be idle if nothing wrapped around."""
         is_sum = isinstance(number, _SUMS)
         if self._fits(number, number.ty.dtype) if is_sum else self._limits(number.b)[0] > 0:
             return number
@@ -461,8 +461,8 @@ class _Walk:
 
 
 def _describe_extern(name: str, numbers: Iterator[Any]) -> tuple[str, Sequence[Any]]:
-    """Return the types of the result and the arguments of one of our LLVM functions, and how
-    many bytes it takes from each address. `numbers` are its other arguments."""
+    """Return the types of the result and the arguments of one of our LLVM functions, and
+    how many bytes it takes from each address. `numbers` are its other arguments."""
     if match := _SPLIT.fullmatch(name):
         return "void ptr ptr ptr ptr", [4 * int(match[1]), 2 * int(match[1]), 4, 4]
     if match := _DOT.fullmatch(name):

@@ -49,8 +49,8 @@ def vector_lanes(target: str) -> int:
 
 @lru_cache(maxsize=64)
 def parse_module(tir: str) -> Any:
-    """Load a module from ``tvm.ir.save_json``. Raises Unschedulable if it is not allowed, or may
-    leave its buffers."""
+    """Load a module from ``tvm.ir.save_json``. Raises Unschedulable if it is not allowed,
+    or may leave its buffers."""
     check_program(tir)
     mod = tvm.ir.load_json(tir)
     try:

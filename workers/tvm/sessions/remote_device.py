@@ -344,8 +344,8 @@ def connect(tracker: Address, key: str, wait_sec: float, like: DeviceClass | Non
 
 
 def _open(session_offer: OpenSession) -> rpc.RPCSession:
-    """Open a session and check that its device has the fleet's key. Raises Unavailable if it
-    has not, RuntimeError or AttributeError if the session breaks."""
+    """Open a session and check that its device has the fleet's key. Raises Unavailable if
+    it has not, RuntimeError or AttributeError if the session breaks."""
     try:
         session = rpc.connect("127.0.0.1", session_offer.port, session_offer.ticket)
     except RuntimeError:
