@@ -88,7 +88,7 @@ def tune_and_time(
         tuned, inputs_file = Path(parent, "tuned"), Path(parent, "inputs.npz")
         inputs = make_inputs(file, declared_dtypes(model), folder / "samples")
         np.savez(inputs_file, allow_pickle=False, **inputs)
-        row = _tune(file, model, tuned, data)
+        row = _tune(file, model, inputs_file, tuned, data)
         if not (library := tuned / "model.so").exists():
             return row
         fixed = fix_sizes(model, inputs, Path(parent, "fixed.onnx"))
@@ -111,8 +111,9 @@ def tune_and_time(
     return row
 
 
-def _tune(file: ShippedFile, model: Path, tuned: Path, data: Path) -> dict[str, Any]:
-    command = ["tune", str(model), *_shapes(file), "--out", str(tuned), "--json", "--data", str(data)]
+def _tune(file: ShippedFile, model: Path, inputs: Path, tuned: Path, data: Path) -> dict[str, Any]:
+    command = ["tune", str(model), *_shapes(file), "--inputs", str(inputs)]
+    command += ["--out", str(tuned), "--json", "--data", str(data)]
     started_sec = time.monotonic()
     try:
         answer = _mallorn(command, JOB_SEC)

@@ -26,6 +26,7 @@ SIZES = 1 << 10
 _KEPT = frozenset(
     ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
 ) | frozenset(("Dropout", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"))
+_LEARNED = "ai.onnx.ml"  # ONNX's domain of classical models
 _NEGATIVE_AXES = 11  # the opset from which ONNX allows them everywhere
 # Operators whose sizes onnxruntime and ONNX's shape inference check alike.
 _STRICT = frozenset(("Add", "Concat", "GRU", "LSTM", "MatMul", "Mul", "RNN", "Squeeze", "Sub"))
@@ -149,8 +150,11 @@ class Folding:
                 nodes.append(node)
                 needed_names.update(unroll_loops.names_read(node))
         result: ModelProto = _copy_without_fields(self._model, "graph")
-        graph = _copy_without_fields(self._model.graph, "node", "initializer", "value_info")
+        graph = _copy_without_fields(self._model.graph, "node", "initializer", "input", "value_info")
         graph.node.extend(reversed(nodes))
+        # Old files list weights as inputs, too. One that no node needs would become an input.
+        weights = {tensor.name for tensor in self._model.graph.initializer}
+        graph.input.extend(value for value in self._model.graph.input if value.name not in weights)
         graph.initializer.extend(tensor for name, tensor in self._tensors.items() if name in needed_names)
         # The known types of inner values, which ONNX's inference may not find again.
         results = {value.name for value in self._model.graph.output}
@@ -164,7 +168,8 @@ class Folding:
 
     def infer_types(self, node: NodeProto) -> dict[str, TypeProto]:
         declared = {name: self._declared[name] for name in node.output if name in self._declared}
-        if node.domain not in inline_functions.DOMAINS:
+        is_learned = node.domain == _LEARNED
+        if node.domain not in inline_functions.DOMAINS and not is_learned:
             return infer_result_types(node, [self.typed_sizes(name) for name in node.input]) | declared
         if any(name not in self.types for name in node.input if name):
             return declared
@@ -176,9 +181,11 @@ class Folding:
         types = {name: self.types[name] for name in node.input if name}
         # onnxruntime takes negative axes in older opsets, too.
         opset = max(self.opset, _NEGATIVE_AXES) if _has_negative_axis(node) else self.opset
-        imports = [helper.make_opsetid("", opset)]
+        versions = {entry.domain: entry.version for entry in self._model.opset_import} | {"": opset}
+        imports = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
+        domain = _LEARNED if is_learned else ""
         try:
-            schema = defs.get_schema(node.op_type, opset, "")
+            schema = defs.get_schema(node.op_type, versions[domain], domain)
             inferred_types = infer_node_outputs(schema, node, types, data, None, imports)
         except onnx.checker.ValidationError as error:
             if "inconsistent type" not in str(error):

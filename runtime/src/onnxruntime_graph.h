@@ -90,6 +90,11 @@ class GraphView {
   const std::vector<std::string>& inputs() const { return inputs_; }
   bool IsOutput(const std::string& name) const { return outputs_.count(name) != 0; }
 
+  // Whether the graph has any of these tensors.
+  bool HasAny(const std::vector<TensorSpec>& specs) const {
+    return std::any_of(specs.begin(), specs.end(), [&](auto& spec) { return values_.count(spec.name) != 0; });
+  }
+
   // The node that computes a tensor; -1 for an input or a constant.
   int64_t Producer(const std::string& name) const {
     auto found = producers_.find(name);

@@ -352,6 +352,8 @@ class Provider : public ort::Ep {
           file.CheckMachine();
           CheckWeights(file, model);
           if (view == nullptr) view = std::make_unique<GraphView>(api, graph);
+          // The body of a loop or condition, whose node onnxruntime 1.23 does not name, has other tensors.
+          if (!view->HasAny(file.inputs) && !view->HasAny(file.outputs)) continue;
           CheckSourceSizes(file, *view);
           found.emplace_back(file, Region::Find(*view, file));
         } catch (const std::exception& error) {
@@ -390,7 +392,7 @@ class Provider : public ort::Ep {
     } catch (const std::exception& error) {
       reasons = error.what();
     }
-    if (!reasons.empty()) {
+    if (!reasons.empty() && said_.insert(reasons).second) {
       Log(ort::kWarning, "Mallorn leaves " + std::string(claimed_.empty() ? "all" : "a part") + " of " + title +
                              " to onnxruntime: " + reasons);
     }
@@ -429,6 +431,7 @@ class Provider : public ort::Ep {
   const ort::EpApi& ep_api_;
   const ort::Logger* logger_;
   std::vector<Claimed> claimed_;
+  std::set<std::string> said_;
 };
 
 Kernel::Kernel(Provider* provider, const LibraryFile& file, std::shared_ptr<LoadedLibrary> library,

@@ -148,10 +148,10 @@ def extract_or_divide(
     shapes: Shapes,
 ) -> Extraction:
     """Import a model, or else its largest part that can be compiled: onnxruntime runs the rest.
-    Raises InvalidModel, with the error of the whole model, if there is no such part."""
+    Raises InvalidModel or ChildFailed, the error of the whole model, if there is no such part."""
     try:
         return child.extract.call_with_limit(limit_sec, model, target, recipe, shapes)
-    except InvalidModel:
+    except (InvalidModel, ChildFailed):
         path, region = str(folder / REGION), None
         if parse_target(target).is_cpu:
             with suppress(ChildFailed):  # the error of the whole model says more

@@ -319,3 +319,23 @@ def test_a_branch_that_divides_integers_is_not_computed_beside_the_other() -> No
     numbers = np.zeros(3, "int64")
     inputs = {"x": numbers, "d": numbers, "c": np.array(True)}
     assert "If" in operators(simplify_onnx_model(onnx_network([choose], inputs, {"y": numbers}), {}))
+
+
+def test_weights_that_no_node_needs_are_no_inputs_though_old_files_list_them_as_such() -> None:
+    given = model([node("Relu", ["x"], ["y"])], weights={"w": np.ones(3, "float32")})
+    given.graph.input.append(info("w", [3]))
+    given.ir_version = 3
+    result = fold_shapes.fold(given, {})
+    assert [value.name for value in result.graph.input] == ["x"]
+    assert list(result.graph.initializer) == []
+
+
+def test_sizes_behind_operators_of_classical_models_are_known() -> None:
+    lookup = node(
+        "LabelEncoder", ["x"], ["n"], domain="ai.onnx.ml", keys_strings=["a", "b"], values_int64s=[1, 2]
+    )
+    given = onnx_network([lookup, node("Cast", ["n"], ["y"], to=FLOAT)], {"x": (2, 8)}, {"y": None})
+    given.graph.input[0].type.tensor_type.elem_type = TensorProto.STRING
+    given.opset_import.append(helper.make_opsetid("ai.onnx.ml", 2))
+    _, types = fold_shapes.fold_with_types(given, {})
+    assert fold_shapes.sizes_of(types["y"]) == (2, 8)

@@ -22,7 +22,7 @@ TOGETHER: Final = "mallorn tune MODEL   (or submit: both send what lies in files
 TOLD: Final = 400  # longest quotation of an error, in characters
 MOST_NAMES: Final = 10  # operators named in a message
 LIST: Final = "(what is imported: docs/models.md)"
-DOMAINS: Final = ("", "ai.onnx", "com.microsoft")
+DOMAINS: Final = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
 OLDER: Final = "export the model with an older opset, e.g. torch.onnx.export(..., opset_version=17)"
 
 
