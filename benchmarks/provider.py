@@ -26,8 +26,8 @@ from onnx import TensorProto, helper, numpy_helper
 from benchmarks.cells import Cells
 from benchmarks.hosts import describe_host
 from benchmarks.model_folder import files_of, folder_parser
+from benchmarks.runtime import ROOT, run_script
 
-ROOT: Final = Path(__file__).parents[1]
 RAW: Final = Path("docs/results/provider")
 SHOWN: Final = ("microseconds", "ratio", "grown_bytes")
 #: Runs in a process of its own, and prints JSON.
@@ -206,16 +206,6 @@ def save_network(path: Path, nodes: Sequence[Any], given: str, made: str, weight
     graph = helper.make_graph(nodes, path.stem, ends[:1], ends[1:], weights)
     opset = [helper.make_opsetid("", 17)]
     onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), path)
-
-
-def run_script(script: str, *words: object) -> Any:
-    """Run a script that imports this checkout's runtime; return the JSON that it prints."""
-    env = os.environ | {"PYTHONPATH": str(ROOT / "runtime")}
-    command = [sys.executable, "-P", "-c", script, *map(str, words)]
-    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True)
-    if done.returncode:
-        raise SystemExit(f"exit code {done.returncode}: {command[3:]}")
-    return json.loads(done.stdout)
 
 
 if __name__ == "__main__":
