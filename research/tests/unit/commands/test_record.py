@@ -128,7 +128,7 @@ def test_both_searchers_measure_their_half_and_no_finish_is_waited_for(
         asked.append(options)
         return jobs[len(asked) - 1]
 
-    api = SimpleNamespace(upload=lambda *_: UploadedModel(id="m"), submit=submit)
+    api = SimpleNamespace(upload=lambda *_, **_options: UploadedModel(id="m"), submit=submit)
     stack: Any = SimpleNamespace(api=api)
     recording._measure(stack, tmp_path / "net.onnx", 101, "local", 0, ("conv2d*",))
     assert all(options["only"] == ["conv2d*"] for options in asked)
