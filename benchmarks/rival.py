@@ -13,7 +13,7 @@ from mallorn.workers.subprocesses.errors import ChildCrashed, ChildFailed, Child
 
 RIVALS: Final = Path(__file__).parent / "rivals"
 # Not rivals: the package's own file, their common part, and engines that `mallorn` has itself.
-OTHERS: Final = ("__init__", "serving", "onnxruntime_cpu", "mallorn_cpu")
+OTHERS: Final = ("__init__", "serving", "onnxruntime_cpu", "mallorn_cpu", "provider_cpu")
 NAMES: Final = tuple(sorted(path.stem for path in RIVALS.glob("*.py") if path.stem not in OTHERS))
 
 

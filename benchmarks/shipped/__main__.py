@@ -2,11 +2,13 @@
 
 python -m benchmarks.shipped fetch FOLDER                          # files and samples, by digest
 python -m benchmarks.shipped import FOLDER --raw DIR [--half HALF] # imports alone
-python -m benchmarks.shipped tune FOLDER --raw DIR [--half HALF] [--python openvino=PYTHON]
+python -m benchmarks.shipped tune FOLDER --kept DIR [--half HALF]
+python -m benchmarks.shipped time FOLDER --kept DIR --raw DIR [--python openvino=PYTHON]
 python -m benchmarks.shipped table --raw DIR [--json FILE]
 
-`tune` runs a job without trials for each file, compares the delivered library with onnxruntime
-on a photo, a printed page, speech or what else the file takes, and times it in turn with
+`tune` runs a job without trials for each file and keeps the delivered libraries. `time` compares
+these with onnxruntime on a photo, a printed page, speech or what else the file takes, called by
+`mallorn_runtime.Session` and by the unchanged file in onnxruntime, and times both in turn with
 onnxruntime and with OpenVINO, which PYTHON has installed. Each file is one raw file, written at
 once; a second run adds the missing ones. The list holds one file of each package; by lot, half
 of the packages are held out: nobody reads them while Mallorn is mended.
@@ -23,8 +25,9 @@ from typing import Any
 
 from benchmarks.cells import Cells
 from benchmarks.hosts import describe_host
+from benchmarks.provider import compile_provider
 from benchmarks.shipped.corpus import HALVES, ShippedFile, fetch, read_list
-from benchmarks.shipped.run import COMES_IN, import_file, running_service, tune_and_time
+from benchmarks.shipped.run import COMES_IN, TUNED_ROW, import_file, running_service, time_file, tune_file
 from benchmarks.shipped.samples import fetch_samples
 from benchmarks.shipped.table import lines
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
@@ -46,13 +49,20 @@ def main() -> None:
             with ModelCompiler() as graphs:
                 _measure(files, args.raw, partial(import_file, folder=args.folder, graphs=graphs))
         case "tune":
-            python = dict(text.split("=", 1) for text in args.python)
             with running_service(args.data):
-                measured = partial(
-                    tune_and_time, folder=args.folder, python=python, data=args.data, threads=args.threads
-                )
-                _measure(files, args.raw, measured)
-    if args.action != "fetch":
+                for file in files:
+                    if not (args.kept / file.name / TUNED_ROW).exists():
+                        row = tune_file(file, args.folder, args.kept, args.data)
+                        print(f"{file.name}: {row['outcome']} {row['message']}", file=sys.stderr, flush=True)
+        case "time":
+            python = dict(text.split("=", 1) for text in args.python)
+            files = [file for file in files if (args.kept / file.name / TUNED_ROW).exists()]
+            provider = compile_provider()
+            measured = partial(
+                time_file, python=python, kept=args.kept, provider=provider, threads=args.threads
+            )
+            _measure(files, args.raw, measured)
+    if args.action not in ("fetch", "tune"):
         cells = Cells(args.raw)
         rows = {file.name: cells[file.name]["row"] for file in files if file.name in cells}
         print("\n".join(lines(rows, {file.name: file.half for file in files})))
@@ -86,12 +96,15 @@ def _arguments() -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("action", choices=("fetch", "import", "tune", "table"))
+    parser.add_argument("action", choices=("fetch", "import", "tune", "time", "table"))
     parser.add_argument("folder", type=Path, nargs="?", default=Path("shipped"))
     parser.add_argument("names", nargs="*", metavar="NAME", help="files of the list; all by default")
     parser.add_argument("--half", choices=HALVES)
     parser.add_argument("--raw", type=Path, default=Path("shipped-rows"))
     parser.add_argument("--json", type=Path, help="writes all rows of --raw into one file")
+    parser.add_argument(
+        "--kept", type=Path, default=Path("shipped-tuned"), help="what tune writes and time reads"
+    )
     parser.add_argument("--data", type=Path, default=Path("shipped-data"), help="of the service that runs")
     parser.add_argument("--python", nargs="*", default=[], metavar="ENGINE=PYTHON")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)

@@ -1,6 +1,7 @@
 """What one shipped file gives: whether it comes in, is right, and how long calls take beside rivals."""
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -8,13 +9,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import numpy as np
 import onnx
 import onnxruntime
 
+from benchmarks.hosts import describe_host
 from benchmarks.rival import Rival
 from benchmarks.shipped.corpus import ShippedFile
 from benchmarks.shipped.samples import make_inputs
@@ -29,11 +30,12 @@ from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
 from mallorn.workers.whole_model.interleaved_timing import time_interleaved
 
 ROOT: Final = Path(__file__).parents[2]
-JOB_SEC: Final = 900.0
+JOB_SEC: Final = 300.0
 LOAD_SEC: Final = 300.0
 TARGET: Final = '{"kind":"llvm","mcpu":"haswell","num-cores":2}'  # of imports alone
 PASSES: Final = 9
-OURS, ONNXRUNTIME, OPENVINO = "mallorn", "onnxruntime", "openvino"
+TUNED_ROW: Final = "tuned.json"  # what a job gave, beside what it delivered
+OURS, PROVIDER, ONNXRUNTIME, OPENVINO = "mallorn", "provider", "onnxruntime", "openvino"
 DTYPES: Final = {
     "tensor(float)": "float32",
     "tensor(float16)": "float16",
@@ -78,41 +80,64 @@ def _outside(file: ShippedFile, folder: Path) -> str:
     return f"regions of {inside} nodes; outside: {', '.join(f'{times} {name}' for name, times in names)}"
 
 
-def tune_and_time(
-    file: ShippedFile, folder: Path, python: Mapping[str, str], data: Path, threads: int
-) -> dict[str, Any]:
-    """Tune a file without trials, check the delivered library on inputs that mean something, and
-    time it beside onnxruntime and OpenVINO, which get the file with fixed sizes."""
-    model = file.path(folder)
-    with TemporaryDirectory(prefix="shipped-") as parent:
-        tuned, inputs_file = Path(parent, "tuned"), Path(parent, "inputs.npz")
-        inputs = make_inputs(file, declared_dtypes(model), folder / "samples")
-        np.savez(inputs_file, allow_pickle=False, **inputs)
-        row = _tune(file, model, inputs_file, tuned, data)
-        if not (library := tuned / "model.so").exists():
-            return row
-        fixed = fix_sizes(model, inputs, Path(parent, "fixed.onnx"))
-        paths = {OURS: library, ONNXRUNTIME: fixed, OPENVINO: fixed}
-        with ExitStack() as stack:
-            engines: dict[str, Rival] = {}
-            row["left_out"] = {}
-            for name, path in paths.items():
-                rival = Rival(f"{name}_cpu", python.get(name, sys.executable), PYTHONPATH=str(ROOT))
-                stack.callback(rival.kill)
-                try:
-                    rival.load(LOAD_SEC, path, str(inputs_file), threads)
-                    engines[name] = rival
-                except ChildError as error:
-                    row["left_out"][name] = error.message[:300]
-            if OURS in engines:
-                row |= _errors(engines[OURS], model, inputs, Path(parent, "outputs.npz"))
-            times = time_interleaved(engines, passes=PASSES)
-            row["latency_us"] = {name: latency.to_stored_json() for name, latency in times.items()}
+def tune_file(file: ShippedFile, folder: Path, kept: Path, data: Path) -> dict[str, Any]:
+    """Tune a file without trials, on inputs that mean something; keep what came out in a folder."""
+    own = kept / file.name
+    shutil.rmtree(own, ignore_errors=True)
+    own.mkdir(parents=True)
+    (own / "model.onnx").symlink_to(file.path(folder).resolve())
+    inputs = make_inputs(file, declared_dtypes(own / "model.onnx"), folder / "samples")
+    np.savez(own / "inputs.npz", allow_pickle=False, **inputs)
+    row = _tune(file, own, data)
+    (own / TUNED_ROW).write_text(json.dumps(row | describe_host()) + "\n")
     return row
 
 
-def _tune(file: ShippedFile, model: Path, inputs: Path, tuned: Path, data: Path) -> dict[str, Any]:
-    command = ["tune", str(model), *_shapes(file), "--inputs", str(inputs)]
+def time_file(
+    file: ShippedFile, python: Mapping[str, str], kept: Path, provider: Path, threads: int
+) -> dict[str, Any]:
+    """Check what was kept of a file on its inputs, called by `mallorn_runtime.Session` and through
+    onnxruntime's provider, and time both beside onnxruntime and OpenVINO, in turn. The rivals get
+    the file with fixed sizes. Of a model compiled in part there is no session of the whole."""
+    own = kept / file.name
+    row: dict[str, Any] = json.loads((own / TUNED_ROW).read_text())
+    row = {name: row[name] for name in ("seconds", "outcome", "message", "exit", "report") if name in row}
+    library = own / "tuned" / "model.so"
+    if not library.exists():
+        return row
+    with np.load(own / "inputs.npz") as archive:
+        inputs = {name: archive[name] for name in archive.files}
+    model, fixed = own / "model.onnx", fix_sizes(own / "model.onnx", inputs, own / "fixed.onnx")
+    paths = {OURS: library, PROVIDER: model, ONNXRUNTIME: fixed, OPENVINO: fixed}
+    if json.loads((own / "tuned" / "manifest.json").read_text()).get("region"):
+        del paths[OURS]
+    with ExitStack() as stack:
+        engines: dict[str, Rival] = {}
+        row |= {"left_out": {}, "errors": {}, "failures": {}}
+        for name, path in paths.items():
+            rival = Rival(
+                f"{name}_cpu",
+                python.get(name, sys.executable),
+                PYTHONPATH=str(ROOT),
+                MALLORN_PROVIDER=str(provider),
+            )
+            stack.callback(rival.kill)
+            try:
+                rival.load(LOAD_SEC, path, str(own / "inputs.npz"), threads)
+                engines[name] = rival
+            except ChildError as error:
+                row["left_out"][name] = error.message[:300]
+        for name in (OURS, PROVIDER):
+            if name in engines:
+                row |= _errors(row, name, engines[name], model, inputs, own / "outputs.npz")
+        times = time_interleaved(engines, passes=PASSES)
+        row["latency_us"] = {name: latency.to_stored_json() for name, latency in times.items()}
+    return row
+
+
+def _tune(file: ShippedFile, own: Path, data: Path) -> dict[str, Any]:
+    tuned = own / "tuned"
+    command = ["tune", str(own / "model.onnx"), *_shapes(file), "--inputs", str(own / "inputs.npz")]
     command += ["--out", str(tuned), "--json", "--data", str(data)]
     started_sec = time.monotonic()
     try:
@@ -126,20 +151,29 @@ def _tune(file: ShippedFile, model: Path, inputs: Path, tuned: Path, data: Path)
     return row | {"outcome": COMES_IN, "message": "", "report": report}
 
 
-def _errors(ours: Rival, model: Path, inputs: Mapping[str, Any], outputs_file: Path) -> dict[str, Any]:
-    """Return the error of our outputs, onnxruntime's own if it is quantised, and dull outputs.
+def _errors(
+    row: Mapping[str, Any],
+    name: str,
+    ours: Rival,
+    model: Path,
+    inputs: Mapping[str, Any],
+    outputs_file: Path,
+) -> dict[str, Any]:
+    """Return the errors of one way to call our code, onnxruntime's own if the file is quantised, and
+    dull outputs.
 
     An output is dull if all its numbers are equal: the comparison says little about it.
     """
     try:
         ours.save_outputs(str(outputs_file))
     except ChildError as failure:
-        return {"error": None, "failure": failure.message[:300]}
+        return {"failures": row["failures"] | {name: failure.message[:300]}}
     with np.load(outputs_file) as archive:
         outputs = [archive[name] for name in archive.files]
     error, own_error = errors_against_onnxruntime(str(model), inputs, outputs)
     dull = [index for index, array in enumerate(outputs) if array.size > 1 and np.ptp(array) == 0]
-    return {"error": error, "own_error": own_error, "dull_outputs": dull, "outputs": len(outputs)}
+    errors = row["errors"] | {name: error}
+    return {"errors": errors, "own_error": own_error, "dull_outputs": dull, "outputs": len(outputs)}
 
 
 def declared_dtypes(model: Path) -> dict[str, str]:
