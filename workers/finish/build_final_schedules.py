@@ -100,7 +100,7 @@ def build_and_check_whole(
                 error_by_engine, largest_error = engines.errors(TUNED), engines.accepted_error
                 error = error_by_engine.get(ONNXRUNTIME, inf)
                 if error > largest_error and (
-                    ONNXRUNTIME not in error_by_engine or model.judge_import(engines.own_error) is None
+                    ONNXRUNTIME not in error_by_engine or model.judge_import(error, engines.own_error) is None
                 ):
                     raise InvalidModel(f"relative error {error:.1e}")
                 has_rivals = any(winner.rivals for winner in winners)

@@ -136,7 +136,8 @@ def _check_outputs(model: JobModel, engines: Engines, step_log: StepLog) -> dict
     if not errors.get(ONNXRUNTIME, 0.0) <= limit and not (
         UNTUNED in engines and engines.errors(UNTUNED).get(ONNXRUNTIME, inf) <= limit
     ):  # before a schedule is suspected
-        difference = step_log.attempt("bisect the import", partial(model.judge_import, engines.own_error))
+        bisect = partial(model.judge_import, errors[ONNXRUNTIME], engines.own_error)
+        difference = step_log.attempt("bisect the import", bisect)
         if difference is not None:
             step_log.log_skipped_step("agree with onnxruntime", difference.description)
             return errors

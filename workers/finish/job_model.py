@@ -206,10 +206,10 @@ class JobModel:
             whole_model.check_alone(library, outputs if is_comparable else None)
         return True
 
-    def judge_import(self, own_error: float | None) -> NodeDifference | None:
+    def judge_import(self, error: float, own_error: float | None) -> NodeDifference | None:
         """Do what `WholeModel.judge_import` does; the artifact store gets a wrong node and its inputs."""
         self.stage.set_step("the node is searched for where TVM's import and onnxruntime begin to differ")
-        return retry_after_crash(partial(self.whole_model.judge_import, own_error, self._store_case))
+        return retry_after_crash(partial(self.whole_model.judge_import, error, own_error, self._store_case))
 
     def _store_case(self, case: Path) -> str:
         stage, copy = self.stage, self.folder.path / CASE_FILE

@@ -200,17 +200,26 @@ class WholeModel:
         )
 
     def judge_import(
-        self, own_error: float | None, keep_case: Callable[[Path], object]
+        self, error: float, own_error: float | None, keep_case: Callable[[Path], object]
     ) -> NodeDifference | None:
-        """Return the node where onnxruntime and TVM's import begin to differ, if onnxruntime is
-        the one that is off; None if no node differs by itself. Raises WrongImport if the import
-        is wrong; `keep_case` copies the file with the node and its inputs, and returns its place."""
+        """Return why the outputs differ from onnxruntime's by `error` although the import is right:
+        a node that onnxruntime rounds more, or a model that magnifies rounding; else None.
+
+        Raises WrongImport if the import is wrong; `keep_case` copies the file with the node and
+        its inputs, and returns its place.
+        """
         case = (self._own_folder(BISECTION) or self.folder) / CASE_FILE
         if (key := json.dumps(self.input_shapes)) not in self.import_faults:
             limit = max(LARGEST_ERROR["float32"], largest_allowed_error(self.path, own_error))
             with self._new_engine("bisection", BISECTION) as engine:
                 self.import_faults[key] = engine.bisect_import(
-                    str(self.path), self.target.text, self._all_inputs, self.input_shapes, limit, str(case)
+                    str(self.path),
+                    self.target.text,
+                    self._all_inputs,
+                    self.input_shapes,
+                    limit,
+                    str(case),
+                    error,
                 )
         difference = self.import_faults[key]
         if difference is None or not difference.is_import_wrong:

@@ -78,7 +78,7 @@ FAULTS = {
     "slope": other_attribute("LeakyRelu", "_impl_v1", alpha=0.1),
     "pool": other_attribute("AveragePool", "_impl_v1", count_include_pad=0),
 }
-search = partial(bisect_import, target=TARGET.text, input_shapes={}, limit=LIMIT)
+search = partial(bisect_import, target=TARGET.text, input_shapes={}, limit=LIMIT, error=3e-4)
 
 
 @pytest.mark.parametrize("node", FAULTS)
@@ -105,6 +105,28 @@ def test_without_a_fault_no_node_differs(network: tuple[Path, Path], tmp_path: P
     model, inputs = network
     assert search(str(model), inputs=[str(inputs)], case_npz=str(tmp_path / "case.npz")) is None
     assert not (tmp_path / "case.npz").exists()
+
+
+@pytest.mark.parametrize(("error", "is_explained"), [(3e-4, True), (9e-3, False)])
+def test_a_model_that_magnifies_rounding_is_not_wrong(
+    error: float, is_explained: bool, tmp_path: Path
+) -> None:
+    """A sine of many turns: a change in the last place of the input is 6e-5 of the output."""
+    thousand = [numpy_helper.from_array(np.array([1000], "float32"), "thousand")]
+    nodes = [
+        helper.make_node("Mul", ["x", "thousand"], ["large"], "turns"),
+        helper.make_node("Sin", ["large"], ["y"], "sine"),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [64]) for name in "xy"]
+    path, inputs = tmp_path / "turns.onnx", tmp_path / "inputs.npz"
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], thousand)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    np.savez(inputs, x=np.random.default_rng(0).random(64, "float32"))
+    found = search(str(path), inputs=[str(inputs)], case_npz=str(tmp_path / "case.npz"), error=error)
+    assert (found is not None) == is_explained
+    if found is not None:
+        assert not found.is_import_wrong
+        assert "the model magnifies rounding" in found.description
 
 
 def test_float64_decides_against_onnxruntime(

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 import tvm
+from tvm import te
 from tvm.tirx import IndexMap
 
 from mallorn.core.errors import Unschedulable
+from mallorn.graphc.elementwise import vectorizable_math_functions as functions
 from mallorn.workers.tvm.programs.buffer_bounds import check_bounds, check_function, check_schedule
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_module
 from mallorn.workers.tvm.records.tuning_database import BROKEN, apply_trace
@@ -48,6 +50,7 @@ PROVED = {
     "a quotient": "for i in range(16):\n    B[i] = A[i // 2]",
     "a choice": "for i in range(16):\n    B[i] = A[T.Select(i < 8, i + 8, i - 8)]",
     "a name": "for i in range(8):\n    j: T.let[T.int32] = i * 2\n    B[j] = A[j + 1]",
+    "a name in a value": "v = T.float32()\nfor i in range(16):\n    B[i] = T.Let(v * v, where={v: A[i]})",
     "vectors": "for i in range(4):\n    B[T.ramp(i * 4, 1, 4)] = A[T.ramp(i * 4, 1, 4)]",
     "a block": (
         "for i in range(16):\n    with T.sblock('b'):\n        v = T.axis.spatial(16, i)\n        B[v] = A[v]"
@@ -67,6 +70,10 @@ LEAVES = {
     "a loop": "for i in range(17):\n    B[i] = A[0]",
     "a read": "for i in range(16):\n    B[i] = A[i + 1]",
     "a read in a value": "for i in range(16):\n    B[i] = T.exp(A[i] + A[i * 2])",
+    "a read that a value names": (
+        "v = T.float32()\nfor i in range(16):\n    B[i] = T.Let(v * v, where={v: A[i + 1]})"
+    ),
+    "an index with a name": "v = T.int32()\nfor i in range(16):\n    B[T.Let(v + 1, where={v: i})] = A[i]",
     "a condition that is too wide": "for i in range(20):\n    if i < 17:\n        B[i] = A[0]",
     "a condition on the other side": (
         "for i in range(20):\n    if i < 16:\n        B[i] = A[0]\n    else:\n        B[i] = A[1]"
@@ -92,6 +99,12 @@ LEAVES = {
 @pytest.mark.parametrize("name", PROVED)
 def test_an_access_that_arithmetic_bounds_is_allowed(name: str) -> None:
     check_bounds(module(PROVED[name]))
+
+
+@pytest.mark.parametrize("of", [functions.exp, functions.log, functions.sinh, functions.atanh])
+def test_a_function_of_ours_that_names_values_is_allowed(of: Callable[..., Any]) -> None:
+    x = te.placeholder((4, 8), "float32")
+    check_function(te.create_prim_func([x, functions.apply_elementwise(of, x)]), {})
 
 
 @pytest.mark.parametrize("check", [check_bounds, check_schedule])

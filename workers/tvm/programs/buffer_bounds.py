@@ -140,6 +140,7 @@ class _Walk:
         self._analyzer = Analyzer()
         self._buffers: dict[int, _Buffer] = {}
         self._scalars: set[int] = set()
+        self._lets: set[int] = set()
         self._loads: list[tuple[Any, Any]] = []
 
     def check(self) -> None:
@@ -330,6 +331,12 @@ class _Walk:
                     self._access("reads", node.source, node.indices, node.ty.dtype)
                 case Call():
                     self._call(node)
+                case tirx.Let():
+                    self._visit(node.value)
+                    if hash(node) not in self._lets:  # an expression may be read in several places
+                        self._define(node.var)
+                        self._lets.add(hash(node))
+                    self._visit(node.body)
                 case tirx.Cast():
                     self._visit(node.value)
                     tirx.Cast(str(node.ty.dtype), node.value)  # raises for other lanes
@@ -432,6 +439,8 @@ class _Walk:
                     return tirx.Cast(dtype, number)
             case Call() if node.op.name == _IF:
                 return self._choice(*node.args)
+            case tirx.Let():
+                return self._number(node.body)
             case tirx.Select():
                 return self._choice(node.condition, node.true_value, node.false_value)
             case _ if isinstance(node, _CHOICES) and _is_exact(node.a.ty.dtype):
