@@ -7,7 +7,9 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <memory>
+#include <sstream>
 
 #include "onnxruntime_graph.h"
 #include "onnxruntime_interface.h"
@@ -322,6 +324,29 @@ class Provider : public ort::Ep {
     }
   }
 
+  // Throws Refused if onnxruntime was faster when both were timed in turn, as the report beside the library says.
+  static void CheckTimes(const LibraryFile& file) {
+    const std::string path = fs::path(file.path).replace_filename("report.json").string();
+    std::ifstream stream(path);
+    if (!stream) return;
+    std::ostringstream text;
+    text << stream.rdbuf();
+    auto median = [report = detail::ParseMetadata(text.str(), path)](const char* engine) {
+      ffi::Any of = report;
+      for (const char* name : {"latency_us", engine, "median"}) {
+        const auto object = of.as<ffi::json::Object>();
+        if (!object || (*object).count(ffi::String(name)) == 0) return 0.0;
+        of = (*object)[ffi::String(name)];
+      }
+      return of.cast<double>();
+    };
+    const double ours = median("tuned"), theirs = median("onnxruntime");
+    if (theirs <= 0 || ours <= theirs) return;
+    std::ostringstream words;
+    words << "onnxruntime was faster where it was tuned: " << theirs << " us against " << ours << " us";
+    throw Refused(words.str());
+  }
+
   // Tells onnxruntime which nodes the libraries compute.
   void Claim(const ort::Graph* graph, ort::GraphSupport* support) {
     const ort::Node* parent = nullptr;
@@ -351,6 +376,7 @@ class Provider : public ort::Ep {
           }
           file.CheckMachine();
           CheckWeights(file, model);
+          CheckTimes(file);
           if (view == nullptr) view = std::make_unique<GraphView>(api, graph);
           // The body of a loop or condition, whose node onnxruntime 1.23 does not name, has other tensors.
           if (!view->HasAny(file.inputs) && !view->HasAny(file.outputs)) continue;

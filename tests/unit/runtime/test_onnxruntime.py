@@ -4,6 +4,7 @@ The libraries of these tests compute other numbers than their model, so that res
 """
 
 import gc
+import json
 import re
 import subprocess
 import sys
@@ -213,6 +214,19 @@ def test_a_library_that_does_not_fit_is_left_with_the_reason(
         np.testing.assert_allclose(result, alone(whole, x=X)[0])
         assert words in said
         assert said.count("Mallorn leaves all of") == 1
+
+
+@pytest.mark.parametrize(("ours_us", "is_taken"), [(15.0, True), (15.5, False), (None, True)])
+def test_a_library_that_was_slower_than_onnxruntime_is_left(
+    whole: Path, tmp_path: Path, ours_us: float | None, is_taken: bool, warned: Warned
+) -> None:
+    marked(tmp_path / "tuned", whole)
+    times = {"onnxruntime": {"median": 15.0}} | ({} if ours_us is None else {"tuned": {"median": ours_us}})
+    (tmp_path / "tuned" / "report.json").write_text(json.dumps({"latency_us": times}))
+    result = ours(whole, tmp_path / "tuned").run(None, {"x": X})[0]
+    np.testing.assert_allclose(result, X + 100 if is_taken else alone(whole, x=X)[0])
+    words = "onnxruntime was faster where it was tuned: 15 us against 15.5 us"
+    assert (words in warned()) == (not is_taken)
 
 
 def test_a_library_of_an_earlier_version_is_left(whole: Path, tmp_path: Path, warned: Warned) -> None:
