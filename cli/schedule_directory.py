@@ -122,10 +122,12 @@ def local_model(
     The processes are sandboxed, because schedules may be untrusted and become machine code.
     Engines run on `threads` threads, by default as many as the target has cores. `inputs` are
     a user's for checks. Raises InvalidRequest if there is no such file, or for schedules of
-    a range of shapes or of a part of the model.
+    a range of shapes.
     """
-    if inputs is not None and (exported.manifest.dynamic is not None or exported.manifest.region is not None):
-        message = "--inputs are inputs of a whole model with fixed shapes; these schedules are for another"
+    if inputs is not None and exported.manifest.dynamic is not None:
+        message = (
+            "--inputs are inputs of a model with fixed shapes; these schedules are for a range of shapes"
+        )
         raise InvalidRequest(message, hint="without --inputs")
     if inputs is not None and not inputs.is_file():
         raise InvalidRequest(f"there is no file {inputs}", hint=f"ls {inputs.parent}")
@@ -152,6 +154,7 @@ def local_model(
             yield WholeModel(
                 path=path,
                 source=source,
+                source_shapes=manifest.input_shapes,
                 samples=None if inputs is None else inputs.absolute(),
                 target=exported.target,
                 recipe=manifest.recipe,

@@ -3,7 +3,8 @@
 For quantised models the reference runs without fused operators, because those round as well.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,22 @@ def errors_against_onnxruntime(
 def run_onnxruntime(path: str, inputs: Mapping[str, object], *, fused: bool = True) -> list[Any]:
     """Return onnxruntime's outputs, optimised if `fused`, else operator by operator."""
     return list(make_session(path, fused=fused).run(None, dict(inputs)))
+
+
+def compute_values(model: Any, inputs: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return what onnxruntime computes for values of a graph (a ModelProto), not only its outputs."""
+    from onnx import ValueInfoProto
+
+    values = {name: inputs[name] for name in names if name in inputs}
+    wanted = [name for name in dict.fromkeys(names) if name not in values]
+    if wanted:
+        whole = deepcopy(model)
+        del whole.graph.value_info[:], whole.graph.output[:]
+        whole.graph.output.extend(ValueInfoProto(name=name) for name in wanted)
+        session = make_session(whole.SerializeToString(), fused=False)
+        used = {value.name: inputs[value.name] for value in session.get_inputs()}
+        values |= zip(wanted, session.run(None, used), strict=True)
+    return values
 
 
 def make_session(path: str | bytes, threads: int = 0, *, fused: bool = True) -> Any:

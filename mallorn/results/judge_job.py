@@ -10,7 +10,7 @@ from mallorn.core.registry import VIRTUAL_DEVICES
 from mallorn.core.states import ZERO_SHOT, JobState
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.verdict import Level, Verdict
-from mallorn.results.speedup import Speedup, compare_with_onnxruntime, compare_with_rival
+from mallorn.results.speedup import Speedup, compare_whole_file, compare_with_onnxruntime, compare_with_rival
 
 # A model at this share of the machine's peak has little left to gain.
 PEAK_ENOUGH: Final = 0.85
@@ -37,6 +37,8 @@ def judge_job(job: JobStatus) -> Verdict:
         texts = _describe_performance(job, race)
         if job.graph is not None and (region := job.graph.region) is not None:
             texts[0] = f"of the {region.nodes} of {region.total} nodes that are compiled: {texts[0]}"
+            if whole := compare_whole_file(report):
+                texts.insert(1, whole)
             level = Level.FAIR if level is Level.GOOD else level
         if (measurer := report.measured_by) and measurer not in ON_DEVICES:
             ending = ", on no device" if measurer in VIRTUAL_DEVICES else ""

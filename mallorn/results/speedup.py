@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from mallorn.core.values.finish_report import ModelLatency
+from mallorn.core.percent_and_command_text import percent
+from mallorn.core.values.finish_report import FinishReport, ModelLatency
 from mallorn.core.values.verdict import Comparison, Level
 
 # Speeds are equal if the whole interval of their ratio is within this factor of 1.
@@ -110,6 +111,20 @@ def compare_with_rival(latency_us: Mapping[str, ModelLatency | None]) -> Speedup
         low, high = median_confidence_interval(ratios)
         return Speedup(name, median(ratios), low, high, len(ratios))
     return Speedup(name, rival.median / timing.median, rival.low / timing.high, rival.high / timing.low)
+
+
+def compare_whole_file(report: FinishReport) -> str:
+    """Say how long onnxruntime runs the file of a model that is compiled in part, and how fast the
+    file is if the library replaces that part; empty if either was not timed."""
+    ours, theirs = (report.latency_us.get(name) for name in (TUNED, "onnxruntime"))
+    if report.whole_file_us is None or ours is None or theirs is None:
+        return ""
+    outside_us = max(0.0, report.whole_file_us - theirs.median)
+    if ours.median > theirs.median:
+        return "so the provider leaves the whole file to onnxruntime"
+    ratio = format_speed_ratio(report.whole_file_us / (outside_us + ours.median))
+    share = percent(outside_us / report.whole_file_us)
+    return f"the other nodes take {share} of onnxruntime's time, so the whole file is about {ratio}"
 
 
 def median_confidence_interval(values: Sequence[float]) -> tuple[float, float]:

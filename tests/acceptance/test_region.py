@@ -41,8 +41,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def job(service: Service, model: Path) -> Job:
-    job = service.client.submit(model, trials=0, input_shapes={"x": [2, SIDE, SIDE]})
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("region") / "inputs.npz"
+    np.savez(path, x=np.random.default_rng(3).standard_normal((2, SIDE, SIDE)).astype("float32"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def job(service: Service, model: Path, inputs: Path) -> Job:
+    job = service.client.submit(model, trials=0, inputs=inputs, input_shapes={"x": [2, SIDE, SIDE]})
     return job.wait(JOB_SEC)
 
 
@@ -62,6 +69,13 @@ def test_check_and_the_job_say_what_stays_outside_and_why(service: Service, job:
     assert "compiled in part" in shown.stdout + shown.stderr
 
 
+def test_the_verdict_tells_of_the_whole_file(job: Job) -> None:
+    report = job.body["report"]
+    assert report["whole_file_us"] > 0
+    assert report["error_vs_onnxruntime"] < 1e-4
+    assert "so the whole file is about" in job.body["verdict"]["summary"]
+
+
 def test_the_library_computes_the_tensors_between_the_parts(folder: Path, model: Path) -> None:
     x = np.random.default_rng(1).standard_normal((2, SIDE, SIDE)).astype("float32")
     outputs = Session(folder / "model.so").run({"x": x})
@@ -72,10 +86,20 @@ def test_the_library_computes_the_tensors_between_the_parts(folder: Path, model:
 
 
 def test_commands_that_read_the_export_take_the_whole_model(
-    folder: Path, model: Path, tmp_path: Path
+    folder: Path, model: Path, inputs: Path, tmp_path: Path
 ) -> None:
     library = tmp_path / "again.so"
-    words = "compile", str(model), "--schedules", str(folder), "-o", str(library), "--check"
+    words = (
+        "compile",
+        str(model),
+        "--schedules",
+        str(folder),
+        "-o",
+        str(library),
+        "--check",
+        "--inputs",
+        str(inputs),
+    )
     compiled = mallorn(*words)
     assert compiled.returncode == 0, compiled.stderr
     assert [spec.name for spec in Session(library).outputs] == ["b", "c"]

@@ -15,13 +15,14 @@ from mallorn.core.values.finish_report import Conditions, PointTimes
 from mallorn.workers.finish.job_model import BENCH, ELSEWHERE, JobModel, TunedModel, place_or_fail
 from mallorn.workers.finish.step_log import ReportDraft, StepLog
 from mallorn.workers.subprocesses.errors import retry_after_crash
-from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME
+from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME, WholeModel
 from mallorn.workers.whole_model.engines import CONSTANT_OUTPUT, TUNED, UNTUNED, WITH_INPUTS, Engines, title
 from mallorn.workers.whole_model.interleaved_timing import FairRace
 
 BESIDE = "Other work of this service went on while the points were timed."
 BESIDE_IT: Final = "time onnxruntime beside it"
 TIME: Final = "time the whole model"
+TIME_FILE: Final = "time the whole file in onnxruntime"
 CHECK: Final = "check the tuned model"
 HINT: Final = "mallorn compile MODEL --schedules DIR -o model.so --check"
 
@@ -109,6 +110,8 @@ def _compare_model(model: JobModel, tuned_model: TunedModel, step_log: StepLog, 
         if not (is_correct := TUNED in engines):
             model.libraries.remove_library(tuned_model.winners)
         race = step_log.attempt(TIME, partial(_time_engines, model, engines))
+    if (whole := model.whole_model.whole_file()) is not None:
+        report.whole_file_us = step_log.attempt(TIME_FILE, partial(_time_file, model, whole))
     if race is not None and race.latency_us:
         report.latency_us, report.conditions = dict(race.latency_us), race.conditions
     if UNTUNED in errors:
@@ -116,6 +119,14 @@ def _compare_model(model: JobModel, tuned_model: TunedModel, step_log: StepLog, 
     if ONNXRUNTIME in errors:
         report.error_vs_onnxruntime = _none_if_infinite(errors[ONNXRUNTIME])
     return is_correct
+
+
+def _time_file(model: JobModel, whole: WholeModel) -> float:
+    """Return onnxruntime's median latency with the file of which the model is a part."""
+    with Engines(whole, (ONNXRUNTIME,)) as engines:
+        engines.load({})
+        with model.lock_host_for_timing():
+            return engines.latencies()[ONNXRUNTIME].median
 
 
 def _time_engines(model: JobModel, engines: Engines) -> FairRace:

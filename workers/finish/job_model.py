@@ -82,13 +82,14 @@ class JobModel:
     def of(cls, stage: LeasedStage, graphs: ModelCompiler, folder: StageFolder, idle: IdleEngines) -> Self:
         """Return the job's model as it was imported, with its files in `folder`."""
         path, region, source = stage.copy_model_files(folder.path), stage.graph_report.region, None
-        samples = stage.find_samples(path) if region is None else None  # a region has other inputs
+        samples = stage.find_samples(path)
         if region is not None:
             source, path = path, folder.compiler_folder / REGION
             graphs.cut_region(str(source), stage.options.input_shapes, region, str(path))
         whole_model = WholeModel(
             path=path,
             source=source,
+            source_shapes=stage.options.input_shapes,
             samples=samples,
             target=stage.target,
             recipe=stage.graph_report.recipe,

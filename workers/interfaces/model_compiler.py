@@ -288,9 +288,15 @@ class ModelCompiler(Child):
 
     @method(limit_sec=600.0)
     def split_samples(
-        self, model_path: str, samples_npz: str, folder: str, input_shapes: Shapes
+        self,
+        model_path: str,
+        samples_npz: str,
+        folder: str,
+        input_shapes: Shapes,
+        region_path: str | None = None,
     ) -> list[str]:
-        """Write each draw of a user's inputs to a file in `folder`; return the files.
+        """Write each draw of a user's inputs to a file in `folder`; return the files. For a
+        region of the model, write what onnxruntime computes for its inputs.
         Raises InvalidModel if names, types or shapes are not the model's."""
 
     @method(limit_sec=600.0)

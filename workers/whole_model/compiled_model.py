@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -101,6 +101,7 @@ class WholeModel:
     target: Target
     recipe: StoredRecipe
     source: Path | None = None  # the ONNX file, if `path` is a region of it
+    source_shapes: Shapes = field(default_factory=dict)
     input_shapes: Shapes  # the largest of a range
     input_ranges: Ranges
     graphs: ModelCompiler
@@ -171,12 +172,22 @@ class WholeModel:
 
     @cached_property
     def _samples(self) -> list[Path]:
-        arguments = str(self.path), str(self.samples), str(self.folder), self.input_shapes
+        shapes = self.source_shapes if self.source is not None else self.input_shapes
+        region = None if self.source is None else str(self.path)
+        arguments = str(self.source or self.path), str(self.samples), str(self.folder), shapes, region
         return [Path(path) for path in self.graphs.split_samples(*arguments)]
 
+    def whole_file(self) -> "WholeModel | None":
+        """Return the model of the whole file, which only onnxruntime runs; None unless `path`
+        is a region of a file."""
+        if self.source is None:
+            return None
+        shapes = self.source_shapes
+        return replace(self, path=self.source, source=None, input_shapes=shapes, input_ranges={})
+
     def _make_inputs(self, seed: int) -> Path:
-        shapes = sha256(json.dumps(self.input_shapes).encode()).hexdigest()[:16]  # one folder for all shapes
-        path = self.folder / f"inputs-{shapes}-{seed}.npz"
+        kind = sha256(json.dumps([self.path.name, self.input_shapes]).encode()).hexdigest()[:16]
+        path = self.folder / f"inputs-{kind}-{seed}.npz"  # one folder for all shapes and parts
         self.graphs.make_inputs(str(self.path), str(path), seed, self.input_shapes, self.input_ranges)
         return path
 

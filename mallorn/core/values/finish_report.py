@@ -196,6 +196,10 @@ class FinishReport(Value):
         dict[str, ModelLatency | None],
         Field(description="Of the whole model, by engine: `untuned`, `tuned`, `onnxruntime`."),
     ] = {}
+    whole_file_us: Annotated[
+        float | None,
+        Field(description="Of a model compiled in part: median latency of its whole file in onnxruntime."),
+    ] = None
     points: Annotated[
         list[PointTimes],
         Field(description="For a range of shapes: each tuned size; other fields report on the last."),

@@ -75,6 +75,20 @@ def test_the_figures_of_a_part_are_called_those_of_a_part_and_are_not_good() -> 
     assert (whole.level, part.level) == (Level.GOOD, Level.FAIR)
 
 
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        (1.5, "25 % of onnxruntime's time, so the whole file is about 1.3 times faster"),
+        (0.5, "so the provider leaves the whole file to onnxruntime"),
+    ],
+)
+def test_a_whole_file_keeps_the_time_of_its_other_nodes_or_stays_in_onnxruntime(
+    times: float, said: str
+) -> None:
+    region = {"inputs": ["x"], "outputs": ["y"], "nodes": 7, "outside": []}
+    assert said in done(times, graph={"region": region}, report={"whole_file_us": 2000.0}).summary
+
+
 UNCHECKED = {"source": "near", "basis": "carried", "confidence": "likely"}
 CHECKED = UNCHECKED | {"is_verified": True}
 AT_THE_LIMIT = {"limits": {"flop": 1e9, "peak_gflops": 200.0, "peak_share": 0.92}}

@@ -55,6 +55,23 @@ def test_several_draws_are_written_by_their_numbers(model: str) -> None:
     assert first_numbers == [1.0, 2.0]
 
 
+def test_the_inputs_of_a_region_are_what_onnxruntime_computes_for_them(tmp_path: Path) -> None:
+    def save(name: str, nodes: list[Any], given: str, made: str) -> str:
+        ends = [helper.make_tensor_value_info(end, TensorProto.FLOAT, [1, 4]) for end in (given, made)]
+        graph = helper.make_graph(nodes, name, ends[:1], ends[1:])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        onnx.save(model, path := tmp_path / f"{name}.onnx")
+        return str(path)
+
+    nodes = [helper.make_node("Neg", ["x"], ["a"]), helper.make_node("Exp", ["a"], ["y"])]
+    model, region = save("whole", nodes, "x", "y"), save("part", nodes[1:], "a", "y")
+    np.savez(given := tmp_path / "given.npz", x=X)
+    [path] = split_samples(model, str(given), str(tmp_path), {}, region)
+    with np.load(path) as draw:
+        assert draw.files == ["a"]
+        np.testing.assert_array_equal(draw["a"], -X)
+
+
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [

@@ -18,12 +18,12 @@ from typing import Any, Final
 import numpy as np
 import tvm
 from numpy.typing import NDArray
-from onnx import ModelProto, TensorProto, TypeProto, ValueInfoProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, TypeProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from tvm import relax
 
 from mallorn.graphc.export import compile_network as stock
-from mallorn.graphc.export.compare_with_onnxruntime import make_session, run_onnxruntime
+from mallorn.graphc.export.compare_with_onnxruntime import compute_values, make_session, run_onnxruntime
 from mallorn.graphc.export.output_errors import worst_error
 from mallorn.graphc.onnx import fold_shapes, inline_functions
 from mallorn.graphc.onnx.partition_graph import TypedGraph
@@ -98,7 +98,7 @@ class _Search:
 
     def judge_simplification(self, model_path: str) -> NodeDifference | None:
         """Compare the graph whose nodes were imported with the file, both in onnxruntime."""
-        values = self._values([value.name for value in self._model.graph.output])
+        values = compute_values(self._model, self._inputs, [value.name for value in self._model.graph.output])
         expected = run_onnxruntime(model_path, self._inputs, fused=False)
         error = worst_error([values[value.name] for value in self._model.graph.output], expected)
         return None if error <= self._limit else NodeDifference("", "", error, self._limit)
@@ -155,23 +155,12 @@ class _Search:
         """Return nodes as a model, and onnxruntime's numbers for its inputs and outputs."""
         part = self._graph.model_of(self._nodes[start:stop])
         names = [[value.name for value in ends] for ends in (part.graph.input, part.graph.output)]
-        values = self._values([*names[0], *names[1]])
+        values = compute_values(self._model, self._inputs, [*names[0], *names[1]])
         for value in part.graph.input:
             array = values[value.name]
             kind = helper.np_dtype_to_tensor_dtype(array.dtype)
             value.type.CopyFrom(helper.make_tensor_type_proto(kind, array.shape))
         return part, {name: values[name] for name in names[0]}, [values[name] for name in names[1]]
-
-    def _values(self, names: Sequence[str]) -> Arrays:
-        """Return what onnxruntime computes for values of the graph."""
-        values = {name: self._inputs[name] for name in names if name in self._inputs}
-        wanted = [name for name in dict.fromkeys(names) if name not in values]
-        if wanted:
-            whole = deepcopy(self._model)
-            del whole.graph.value_info[:], whole.graph.output[:]
-            whole.graph.output.extend(ValueInfoProto(name=name) for name in wanted)
-            values |= zip(wanted, _run_in_onnxruntime(whole, self._inputs), strict=True)
-        return values
 
     def _run(self, part: ModelProto, inputs: Arrays) -> list[Array]:
         """Import, compile and run a part with TVM's defaults. Where the importer wants

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from mallorn.core.errors import InvalidModel
 from mallorn.graphc.export import compile_network as stock
+from mallorn.graphc.export.compare_with_onnxruntime import compute_values
+from mallorn.graphc.onnx.read_with_weights_on_disk import embed_weights
 from mallorn.workers.interfaces.model_compiler import Shapes
 from mallorn.workers.tvm.network.check_onnx_model import read_model
 
@@ -21,11 +23,17 @@ HINT: Final = (
 _OF_DRAW: Final = re.compile(r"([0-9]{1,4})/(.+)", re.DOTALL)
 
 
-def split_samples(model_path: str, samples_npz: str, folder: str, input_shapes: Shapes) -> list[str]:
-    specs = stock.input_specs(read_model(model_path), input_shapes)
+def split_samples(
+    model_path: str, samples_npz: str, folder: str, input_shapes: Shapes, region_path: str | None = None
+) -> list[str]:
+    specs = stock.input_specs(model := read_model(model_path), input_shapes)
+    region = None if region_path is None else stock.input_specs(read_model(region_path), {})
     paths = []
     for number, draw in enumerate(_read_draws(samples_npz, [spec["name"] for spec in specs])):
         arrays = {spec["name"]: _check_array(draw[spec["name"]], spec, number) for spec in specs}
+        if region is not None:
+            embed_weights(model)
+            arrays = compute_values(model, arrays, [spec["name"] for spec in region])
         paths.append(str(Path(folder, f"samples-{number}.npz")))
         np.savez(paths[-1], **arrays)  # type: ignore[arg-type]
     return paths
