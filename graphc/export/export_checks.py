@@ -48,6 +48,8 @@ _OUTPUTS, _TENSOR, _ELEMENTS = 12, (2, 1), 1
 _GRAPH_NODES, _FUNCTION_NODES = (protobuf_fields.GRAPH, 1), (25, 7)  # paths from the model
 _OPERATOR, _BRANCH_NODES = 4, (5, 6, 1)  # paths from a node
 _NARROW = (b"NBits", b"BlockQuantized", b"DequantizeLinear")
+# Operators of 8-bit weights that onnxruntime computes with inputs rounded to 8 bits, and TVM in float32.
+ROUNDING = frozenset((b"DynamicQuantizeLSTM",))
 _QUANTISED = (b"QuantizeL", b"QLinear", b"QGemm", b"QAttention", b"MatMulInteger", b"ConvInteger")
 
 
@@ -203,6 +205,12 @@ def is_quantised(model: Path) -> bool:
     """Return whether an ONNX file contains quantised operators."""
     with _mapped(model) as view:
         return _has_any(_operator_names(view), _QUANTISED)
+
+
+def rounds_its_inputs(model: Path) -> bool:
+    """Return whether an ONNX file contains operators that quantise their inputs when they run."""
+    with _mapped(model) as view:
+        return bool(_operator_names(view) & ROUNDING)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 Some wrong conversions are silent, for example of a Resize that anti-aliases.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 import numpy as np
@@ -116,16 +116,16 @@ _UNSIGNED = (TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorPr
 _UNSORTED = (TensorProto.INT16, TensorProto.UINT16, TensorProto.UINT32)
 
 
-def rewrite(model: ModelProto) -> ModelProto:
-    """Return the model in forms that TVM supports. Raises ValueError if no node is rewritten
-    and a node has none; other rewrites may make its sizes known."""
+def rewrite(model: ModelProto, only: Container[str] | None = None) -> ModelProto:
+    """Return the model in forms that TVM supports, or with the operators `only` rewritten. Raises
+    ValueError if no node is rewritten and a node has none; other rewrites may make its sizes known."""
     values, rewriters = KnownValues(model), {}
     failures: list[ValueError] = []
     for index, node in enumerate(model.graph.node):
         rule = _RULES.get(node.op_type) if node.domain in inline_functions.DOMAINS else None
         if node.domain == lower_contrib_operators.DOMAIN or node.op_type in lower_contrib_operators.HOMELESS:
             rule = rule or lower_contrib_operators.RULES.get(node.op_type)
-        if rule is not None:
+        if rule is not None and (only is None or node.op_type in only):
             rewriter = NodeRewriter(node, values)
             try:
                 rule(rewriter)
