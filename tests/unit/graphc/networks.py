@@ -16,6 +16,7 @@ from tvm import relax
 from mallorn.core.targets import Target
 from mallorn.graphc.export.compare_with_onnxruntime import make_session
 from mallorn.workers.device.target_support import find_unsupported_reason
+from mallorn.workers.tvm.programs.buffer_bounds import check_schedule
 from mallorn.workers.tvm.space.rebuild_schedule import rebuild
 from mallorn.workers.tvm.space.sketches import design_space
 
@@ -186,11 +187,13 @@ def program(mod: Any, name: str = "") -> Any:
 
 
 def scheduled(mod: Any, target: str, decisions: Any = ()) -> Any:
-    """Return a tensor function under its only sketch, whose decisions are the rule's unless given."""
+    """Return a tensor function under its only sketch, whose decisions are the rule's unless given.
+    As a record it would be taken."""
     tir = tvm.ir.save_json(mod)
     (sketch,) = design_space(tir, target)
     schedule = rebuild(tir, target, sketch.trace, list(decisions))
     assert schedule is not None
+    check_schedule(schedule.mod)
     return schedule.mod
 
 

@@ -8,10 +8,18 @@ import pytest
 import tvm
 
 from mallorn.core.targets import Target
+from mallorn.core.values.machine import assume_typical_cpu
+from mallorn.graphc.quant import bf16_dot_products
+from mallorn.graphc.quant.dot_product_function import Sums, build_dot_function
 from mallorn.graphc.quant.tile_instructions import BF16, INT8, TileInstruction
+from mallorn.graphc.quant.x86_int8_instructions import INSTRUCTIONS
+from mallorn.searchers.roller.rank_candidates import ranked
 from mallorn.workers.device.target_support import find_unsupported_reason
 from mallorn.workers.interfaces.hardware_probes import Finds
+from mallorn.workers.interfaces.model_compiler import Tuned
+from mallorn.workers.tvm.programs.loop_nests import nests
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_tvm_target
+from mallorn.workers.tvm.records.tuning_database import write_database
 from mallorn.workers.tvm.sessions import cpu_probes
 from mallorn.workers.tvm.sessions.cpu_probes import (
     TURNS,
@@ -19,6 +27,8 @@ from mallorn.workers.tvm.sessions.cpu_probes import (
     probe_tiles,
     tile_instructions,
 )
+from mallorn.workers.tvm.space.rebuild_schedule import full_trace
+from mallorn.workers.tvm.space.sketches import design_space
 from tests.unit.graphc.networks import TILES, runs
 
 
@@ -82,3 +92,28 @@ def test_the_probes_of_a_target_compile_and_sum_what_they_say(
         held = [tvm.runtime.tensor(each) for each in (sums, *factors)]
         tvm.runtime.load_module(str(tmp_path / probe.library))[probe.function](*held)
         assert 2 * held[0].numpy().sum() == probe.work
+
+
+DOTS = {
+    "haswell": INSTRUCTIONS["avx2"],
+    "alderlake": INSTRUCTIONS["avxvnni"],
+    "skylake-avx512": INSTRUCTIONS["avx512bw"],
+    "icelake-server": INSTRUCTIONS["avx512vnni"],
+    "znver4": bf16_dot_products.INSTRUCTION,
+}
+
+
+@pytest.mark.parametrize("mcpu", DOTS)
+@pytest.mark.parametrize("outputs", [64, 75])
+def test_a_record_of_a_product_by_an_instruction_is_taken(mcpu: str, outputs: int, tmp_path: Path) -> None:
+    sums = Sums(data=(4, 32), result=(4, outputs), inputs=32, read=("vi0", DOTS[mcpu].input_index))
+    function = build_dot_function(DOTS[mcpu], sums).with_attr("global_symbol", "main")
+    tir, text = tvm.ir.save_json(tvm.IRModule({"main": function})), target(mcpu=mcpu)
+    sketches, records = {sketch.key: sketch for sketch in design_space(tir, text)}, []
+    for guess in ranked(list(sketches.values()), nests(tir), assume_typical_cpu(1, 16), 8):
+        if (trace := full_trace(tir, text, sketches[guess.sketch].trace, guess.decisions)) is None:
+            continue
+        assert '"Tensorize"' in trace
+        records.append(Tuned(tir, trace, [1e-6]))
+    assert records
+    assert write_database(str(tmp_path / "records"), text, records) == []

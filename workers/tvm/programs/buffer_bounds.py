@@ -8,7 +8,7 @@ only to functions of our graph passes.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from math import prod
 from typing import Any, Final
@@ -22,7 +22,7 @@ from tvm.sym import Analyzer, ProofStrength
 
 from mallorn.core.errors import InvalidModel
 from mallorn.graphc.core.graph_rewriting import collect_nodes
-from mallorn.graphc.quant import tile_instructions
+from mallorn.graphc.quant import bf16_dot_products, tile_instructions, x86_int8_instructions
 from mallorn.workers.tvm.programs.allowed_programs import OPS, describe_refusal
 from mallorn.workers.tvm.programs.program_blocks import blocks_of, index_bounds
 
@@ -52,6 +52,8 @@ _EXTERN: Final = frozenset({"tirx.call_extern", "tirx.call_pure_extern"})
 _REFUSED: Final = _POINTERS | {"tirx.atomic_add"}
 _SPLIT: Final = re.compile(r"mallorn_split_(\d+)_\d+", re.ASCII)
 _DOT: Final = re.compile(r"mallorn_block_(\d+)_(\d+)_(\d+)_\d+", re.ASCII)
+# Functions that take no address, by the type of their sums.
+_SUMS_OF_DOTS: Final = {x86_int8_instructions.FUNCTION: "int32", bf16_dot_products.DOT: "float32"}
 _TILE_ROW: Final = 64  # bytes of a row of sums
 # Of what our LLVM functions count, so that products have less than 64 bits.
 _MOST_COUNT: Final = 1 << 19
@@ -294,8 +296,25 @@ class _Walk:
             raise ValueError(f"the program {verb} {dtype} in {buffer.name}, which has {buffer.dtype}")
         for index, size in zip(indices, buffer.shape, strict=True):
             if not _is_whole(index.ty.dtype) or not self._is_within(self._number(index), size):
+                if self._goes_on_in_next_row(buffer, indices):
+                    return
                 place = f"{buffer.name}[{', '.join(map(str, indices))[:_QUOTED]}]"
                 raise OutOfBounds(f"the program {verb} {place}, which has {size} elements")
+
+    def _goes_on_in_next_row(self, buffer: _Buffer, indices: Any) -> bool:
+        """Return whether indices of a vector, of which some leave their dimension, stay in a
+        buffer without gaps: TVM's intrinsics read tiles so."""
+        types = [index.ty.dtype for index in indices]
+        if not buffer.bytes or prod(map(int, buffer.shape)) * buffer.width != buffer.bytes:
+            return False
+        if all(ty.lanes == 1 for ty in types) or not all(map(_is_whole, types)):
+            return False
+        offset = sum(self._offsets(indices, buffer.strides), _int64(0))
+        return self._is_within(offset, _int64(buffer.bytes // buffer.width))
+
+    def _offsets(self, indices: Iterable[Any], strides: Iterable[int]) -> Iterator[Any]:
+        for index, stride in zip(indices, strides, strict=True):
+            yield tirx.Cast("int64", self._number(index)) * _int64(stride)
 
     def _is_within(self, number: Any, size: Any) -> bool:
         """Return whether a number is proved to be at least 0 and below `size`."""
@@ -379,7 +398,11 @@ class _Walk:
                 self._visit(argument)
                 numbers.append(argument)
                 types.append(str(argument.ty.dtype))
-        signature, sizes = _describe_extern(name, map(self._count, numbers))
+        if name in _SUMS_OF_DOTS:  # takes vectors alone
+            vector = f"{_SUMS_OF_DOTS[name]}x{call.ty.dtype.lanes}"
+            signature, sizes = f"{vector} {vector}" + f" int32x{call.ty.dtype.lanes}" * 2, []
+        else:
+            signature, sizes = _describe_extern(name, map(self._count, numbers))
         if " ".join(types) != signature:
             raise ValueError(f"the program calls {name} with {types}")
         for (buffer, start), size in zip(pointers, sizes, strict=True):
@@ -399,21 +422,18 @@ class _Walk:
             (load,) = pointer.args
             self._access("takes", load.source, load.indices, load.ty.dtype)
             buffer = self._buffer(load.source)
-            elements = zip(load.indices, buffer.strides, strict=True)
+            indices, strides = load.indices, buffer.strides
         else:
             kind, data, offset, *_ = pointer.args
             (var,) = data.args
-            buffer, elements = self._buffer(var), zip([offset], [1], strict=True)
+            buffer, indices, strides = self._buffer(var), [offset], [1]
             self._visit(offset)
             if kind.ty.dtype.bits != 8 * buffer.width or not self._is_within(
                 self._number(offset), _int64(buffer.bytes)
             ):
                 raise ValueError(f"the program takes another address in {buffer.name}")
-        offsets = (
-            tirx.Cast("int64", self._number(index)) * _int64(stride * buffer.width)
-            for index, stride in elements
-        )
-        return buffer, sum(offsets, _int64(0))
+        widths = [stride * buffer.width for stride in strides]
+        return buffer, sum(self._offsets(indices, widths), _int64(0))
 
     def _number(self, node: Any) -> Any:
         """Return a scalar expression for a whole number, a condition, or any lane of a vector."""
