@@ -154,6 +154,15 @@ def _require_inference_batch_norm(form: NodeRewriter) -> None:
         raise ValueError("the BatchNormalization is in training mode: export for evaluation")
 
 
+def _drop_empty_parts(form: NodeRewriter) -> None:
+    """Leave out what a Concat takes nothing from: TVM cannot load a constant without elements."""
+    axis, parts = form.attribute("axis", 0), list(form.node.input)
+    sizes = [form.sizes(index) for index in range(len(parts))]
+    kept = [part for part, size in zip(parts, sizes, strict=True) if not size or size[axis] != 0]
+    if 0 < len(kept) < len(parts):
+        form.write("Concat", *kept, axis=axis, name=form.node.output[0])
+
+
 def _slice_by_attributes(form: NodeRewriter) -> None:
     """Rewrite a Slice of opset 9 or older, whose limits are attributes."""
     starts, ends = form.attribute("starts", None), form.attribute("ends", None)
@@ -361,6 +370,7 @@ _RULES: Mapping[str, Callable[[NodeRewriter], None]] = {
     "BatchNormalization": _require_inference_batch_norm,
     "Col2Im": lower_col2im,
     "Compress": _compress,
+    "Concat": _drop_empty_parts,
     "ConvTranspose": _resolve_conv_transpose_padding,
     "DFT": dft_and_resize_to_matmul.replace_dft,
     "Dropout": _dropout,

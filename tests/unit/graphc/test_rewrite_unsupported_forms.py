@@ -161,6 +161,18 @@ def test_sizes_that_another_rewrite_makes_known_are_no_reason_to_refuse(tmp_path
     np.testing.assert_array_equal(run(load_network(path).mod, w[:3, :4]), np.eye(3, 5))
 
 
+@pytest.mark.parametrize("parts", [("x", "nothing", "x"), ("nothing", "x")])
+def test_a_part_without_elements_is_left_out_of_a_concatenation(
+    tmp_path: Path, parts: tuple[str, ...]
+) -> None:
+    node = helper.make_node("Concat", parts, ["y"], axis=-2)
+    nothing, x = np.zeros((1, 0, 3), "float32"), np.arange(6, dtype="float32").reshape(1, 2, 3)
+    path = saved(tmp_path / "m.onnx", [node], {"x": x}, {"y": None}, nothing=nothing)
+    network = load_network(path).mod
+    assert "(1, 0, 3)" not in network.script(show_meta=True)
+    np.testing.assert_array_equal(run(network, x), run_onnxruntime(path, x)[0])
+
+
 def test_a_sum_of_three_is_two_additions() -> None:
     operators = [node.op_type for node in rewrite(graph_of("Sum", "x", "x")).graph.node]
     assert operators == ["Add", "Add"]
