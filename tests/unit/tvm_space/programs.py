@@ -4,7 +4,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 import tvm
-from tvm import te, topi
+from tvm import te, tirx, topi
 
 TARGET = '{"kind":"llvm","mcpu":"x86-64-v3","num-cores":2}'
 
@@ -18,6 +18,19 @@ def matmul(rows: int = 32, columns: int = 64, depth: int = 48) -> str:
     product = te.compute((rows, columns), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="product")
     result = topi.nn.relu(topi.add(product, bias))
     return text_of(a, b, bias, result)
+
+
+@lru_cache
+def masked_matmul() -> str:
+    """Products to which a mask is added that the program computes, as attention does."""
+    a, b = te.placeholder((4, 32, 48), name="a"), te.placeholder((4, 48, 64), name="b")
+    lengths = te.placeholder((32, 64), "bool", name="lengths")
+    low, high = te.placeholder((1,), name="low"), te.placeholder((1,), name="high")
+    k = te.reduce_axis((0, 48), name="k")
+    product = te.compute((4, 32, 64), lambda n, i, j: te.sum(a[n, i, k] * b[n, k, j], axis=k), name="product")
+    mask = te.compute((1, 32, 64), lambda _, i, j: tirx.Select(lengths[i, j], low[0], high[0]), name="mask")
+    result = te.compute((4, 32, 64), lambda n, i, j: product[n, i, j] + mask[0, i, j], name="result")
+    return text_of(a, b, lengths, low, high, result)
 
 
 @lru_cache

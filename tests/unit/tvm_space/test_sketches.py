@@ -12,7 +12,7 @@ from mallorn.core.errors import Unschedulable
 from mallorn.searchers.space import Choice, Sketch
 from mallorn.workers.tvm.space import sketches
 from mallorn.workers.tvm.space.sketches import choices_of, design_space, sketch_key
-from tests.unit.tvm_space.programs import TARGET, conv2d, cubes, matmul, negate, softmax
+from tests.unit.tvm_space.programs import TARGET, conv2d, cubes, masked_matmul, matmul, negate, softmax
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -26,6 +26,13 @@ def test_a_matmul_is_tiled_along_its_three_axes() -> None:
         tiles = of_kind(sketch, "tile")
         assert [(tile.width, tile.extent) for tile in tiles] == [(4, 32), (4, 64), (2, 48)]
         assert all(tile.limit == 64 for tile in tiles)
+
+
+def test_a_mask_that_is_added_to_products_moves_into_the_sum() -> None:
+    """TVM's rules keep a choice, and then cannot move what reads it to the tiles."""
+    sketches = design_space(masked_matmul(), TARGET)
+    assert [len(of_kind(sketch, "tile")) for sketch in sketches] == [4] * len(sketches)
+    assert any('"ReverseComputeAt"' in sketch.trace for sketch in sketches)
 
 
 def test_stock_rules_suggest_nothing() -> None:

@@ -398,11 +398,7 @@ class _Walk:
                 self._visit(argument)
                 numbers.append(argument)
                 types.append(str(argument.ty.dtype))
-        if name in _SUMS_OF_DOTS:  # takes vectors alone
-            vector = f"{_SUMS_OF_DOTS[name]}x{call.ty.dtype.lanes}"
-            signature, sizes = f"{vector} {vector}" + f" int32x{call.ty.dtype.lanes}" * 2, []
-        else:
-            signature, sizes = _describe_extern(name, map(self._count, numbers))
+        signature, sizes = _describe_extern(name, map(self._count, numbers), call.ty.dtype.lanes)
         if " ".join(types) != signature:
             raise ValueError(f"the program calls {name} with {types}")
         for (buffer, start), size in zip(pointers, sizes, strict=True):
@@ -489,9 +485,12 @@ class _Walk:
         return var
 
 
-def _describe_extern(name: str, numbers: Iterator[Any]) -> tuple[str, Sequence[Any]]:
-    """Return the types of the result and the arguments of one of our LLVM functions, and
-    how many bytes it takes from each address. `numbers` are its other arguments."""
+def _describe_extern(name: str, numbers: Iterator[Any], lanes: int) -> tuple[str, Sequence[Any]]:
+    """Return the types of the result and the arguments of one of our LLVM functions, and how many
+    bytes it takes from each address. `numbers` are its other arguments, `lanes` those of the result."""
+    if name in _SUMS_OF_DOTS:  # takes vectors alone
+        vector = f"{_SUMS_OF_DOTS[name]}x{lanes}"
+        return f"{vector} {vector} int32x{lanes} int32x{lanes}", []
     if match := _SPLIT.fullmatch(name):
         return "void ptr ptr ptr ptr", [4 * int(match[1]), 2 * int(match[1]), 4, 4]
     if match := _DOT.fullmatch(name):

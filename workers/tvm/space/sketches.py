@@ -4,13 +4,15 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from tvm.s_tir.meta_schedule.schedule_rule import AutoInline, RandomComputeLocation
+from tvm.ir.utils import derived_object
+from tvm.s_tir.meta_schedule.schedule_rule import AutoInline, PyScheduleRule, RandomComputeLocation
 from tvm.s_tir.schedule import ScheduleError, Trace
-from tvm.tirx import FloatImm, IntImm
+from tvm.tirx import FloatImm, IntImm, IterVar
 
 from mallorn.core.errors import Unschedulable
 from mallorn.core.registry import REGISTRY, resolve
@@ -88,8 +90,8 @@ def _generate(context: Any) -> list[Any]:
         return list(with_rules(context, remaining).generate_design_space())
     try:
         return list(context.generate_design_space())
-    except ScheduleError:
-        raise
+    except ScheduleError:  # a tiling rule moves what follows a sum, but not what that reads
+        return list(with_rules(context, [InlineIntoElementwise(), *rules]).generate_design_space())
     except _BROKEN_RULE as error:
         broken = error
     for rule in reversed(rules):  # the tiling rules come first and are left out last
@@ -99,6 +101,29 @@ def _generate(context: Any) -> list[Any]:
         except _BROKEN_RULE:
             continue
     raise Unschedulable(f"{type(broken).__name__}: {str(broken)[:MESSAGE_LIMIT]}") from broken
+
+
+@derived_object
+class InlineIntoElementwise(PyScheduleRule):  # type: ignore[misc]
+    """Inlines elementwise blocks that only such blocks read, choices too, which MetaSchedule's
+    rule keeps."""
+
+    def _initialize_with_tune_context(self, context: Any) -> None:
+        """It needs nothing of the context."""
+
+    def apply(self, schedule: Any, block: Any) -> list[Any]:
+        with suppress(ScheduleError):  # the root has no readers, and some blocks cannot be inlined
+            readers = schedule.get_consumers(block)
+            if readers and all(_is_elementwise(schedule.get(each)) for each in (block, *readers)):
+                schedule.compute_inline(block)
+        return [schedule]
+
+    def clone(self) -> Any:
+        return InlineIntoElementwise()
+
+
+def _is_elementwise(block: Any) -> bool:
+    return all(var.iter_type == IterVar.DataPar for var in block.iter_vars)
 
 
 def trace_text(trace: Any) -> str:
