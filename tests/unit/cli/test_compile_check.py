@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from onnx.helper import make_graph, make_model, make_node
 
-from mallorn.cli.compile_and_bench import WrongNumbers, check_library_outputs, copy_from_sandbox
+from mallorn.cli.compile_and_bench import WrongNumbers, check_library_outputs, copy_from_sandbox, time_engines
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import StoredRecipe, TensorSpec
 from mallorn.workers.interfaces.model_compiler import Untuned
@@ -123,6 +123,8 @@ def test_a_wrong_import_is_named_with_its_node(
     with pytest.raises(WrongNumbers, match="the import of node 'Resize_12'") as refusal:
         check_library_outputs(wrong, tmp_path / "tuned.so")
     assert "wrong-node.npz" in refusal.value.hint
+    with pytest.raises(WrongNumbers, match="the import of node 'Resize_12'"):  # and it is not timed
+        time_engines(wrong, ("tuned", "onnxruntime"), {"tuned": tmp_path / "tuned.so"})
     assert (tmp_path / "wrong-node.npz").read_bytes() == b"the node and its inputs"
 
 
