@@ -27,6 +27,8 @@ _KEPT = frozenset(
     ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
 ) | frozenset(("Dropout", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"))
 _LEARNED = "ai.onnx.ml"  # ONNX's domain of classical models
+CONTRIB = "com.microsoft"  # onnxruntime's own operators
+_SIZES_OF = {"FusedConv": "Conv", "FusedGemm": "Gemm", "DynamicQuantizeLSTM": "LSTM"}
 _NEGATIVE_AXES = 11  # the opset from which ONNX allows them everywhere
 # Operators whose sizes onnxruntime and ONNX's shape inference check alike.
 _STRICT = frozenset(("Add", "Concat", "GRU", "LSTM", "MatMul", "Mul", "RNN", "Squeeze", "Sub"))
@@ -168,6 +170,8 @@ class Folding:
 
     def infer_types(self, node: NodeProto) -> dict[str, TypeProto]:
         declared = {name: self._declared[name] for name in node.output if name in self._declared}
+        if node.domain == CONTRIB and node.op_type in _SIZES_OF:
+            node = _without_activation(node)
         is_learned = node.domain == _LEARNED
         if node.domain not in inline_functions.DOMAINS and not is_learned:
             return infer_result_types(node, [self.typed_sizes(name) for name in node.input]) | declared
@@ -198,7 +202,7 @@ class Folding:
             return declared
         except Exception:  # ONNX raises many error classes for malformed nodes; TVM may accept them
             return declared
-        return {name: kind for name, kind in inferred_types.items() if sizes_of(kind) is not None} | {
+        return {name: kind for name, kind in inferred_types.items() if _has_rank(kind)} | {
             name: kind for name, kind in declared.items() if sizes_of(inferred_types.get(name)) is None
         }
 
@@ -279,9 +283,22 @@ Typed = tuple[int, Sizes]  # element type and sizes
 Given = Sequence[Typed | None]
 
 
+def _has_rank(kind: TypeProto) -> bool:
+    """Return whether a type tells how many sizes a tensor has; Shape needs no more."""
+    return kind.tensor_type.HasField("shape")
+
+
+def _without_activation(node: NodeProto) -> NodeProto:
+    """Return ONNX's own operator whose results have the types of onnxruntime's fused one."""
+    result = NodeProto(op_type=_SIZES_OF[node.op_type], input=node.input, output=node.output, name=node.name)
+    kept = [attribute for attribute in node.attribute if not attribute.name.startswith("activation")]
+    result.attribute.extend(kept)
+    return result
+
+
 def infer_result_types(node: NodeProto, input_types: Given) -> dict[str, TypeProto]:
     """Return the types of a node's results by name, if its input types determine them."""
-    rule = _RULES.get(node.op_type) if node.domain == "com.microsoft" else None
+    rule = _RULES.get(node.op_type) if node.domain == CONTRIB else None
     attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     results = () if rule is None else rule(attributes, input_types)
     return {
@@ -352,11 +369,23 @@ def _embedding(_: Mapping[str, Any], inputs: Given) -> Given:
     return [rows, (TensorProto.INT32, places[1][:1]), rows]
 
 
+def _fused_matmul(attrs: Mapping[str, Any], inputs: Given) -> Given:
+    if not inputs[0] or not inputs[1] or attrs.get("transBatchA") or attrs.get("transBatchB"):
+        return ()
+    (kind, left), (_, right) = inputs[:2]
+    if len(right) < 2 or not left:
+        return ()
+    rows, columns = left[-1 if attrs.get("transA") else -2 :], right[-2 if attrs.get("transB") else -1]
+    rows = rows[:1] if len(left) > 1 else ()  # a vector is a row, which the result lacks
+    return [(kind, (*np.broadcast_shapes(left[:-2], right[:-2]), *rows, columns))]
+
+
 _RULES: Mapping[str, Callable[[Mapping[str, Any], Given], Given]] = {
     "Attention": _infer_packed_attention,
     "BiasGelu": _infer_like_first_input,
     "EmbedLayerNormalization": _embedding,
     "FastGelu": _infer_like_first_input,
+    "FusedMatMul": _fused_matmul,
     "GatherBlockQuantized": _gather,
     "Gelu": _infer_like_first_input,
     "MatMulNBits": _matmul_nbits,

@@ -24,6 +24,10 @@ class KnownValues:
         return inline_functions.types_of(self._model)
 
     @cached_property
+    def producers(self) -> Mapping[str, NodeProto]:
+        return {name: node for node in self._model.graph.node for name in node.output if name}
+
+    @cached_property
     def constants(self) -> Mapping[str, TensorProto]:
         return {tensor.name: tensor for tensor in self._model.graph.initializer}
 
@@ -48,6 +52,10 @@ class NodeRewriter:
         """Return an input's element type; 0 if it is unknown."""
         value_type = self._values.types.get(self.node.input[index])
         return 0 if value_type is None else value_type.tensor_type.elem_type
+
+    def producer(self, index: int) -> NodeProto | None:
+        """Return the node that computes an input; None for a constant or an input of the graph."""
+        return self._values.producers.get(self.node.input[index])
 
     def has_input(self, index: int) -> bool:
         return len(self.node.input) > index and bool(self.node.input[index])

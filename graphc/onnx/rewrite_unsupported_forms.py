@@ -163,6 +163,18 @@ def _drop_empty_parts(form: NodeRewriter) -> None:
         form.write("Concat", *kept, axis=axis, name=form.node.output[0])
 
 
+def _count_nonzero(form: NodeRewriter) -> None:
+    """Rewrite the shape of a NonZero, of which programs read the count alone."""
+    source, is_part = form.producer(0), form.attribute("start", 0) or form.attribute("end", None) is not None
+    if source is None or source.op_type != "NonZero" or is_part:
+        return
+    data = source.input[0]
+    ones = form.write("Cast", form.write("Cast", data, to=TensorProto.BOOL), to=TensorProto.INT64)
+    count = form.write("Reshape", form.write("ReduceSum", ones, keepdims=0), form.integers(1))
+    rank = form.write("Shape", form.write("Shape", data))
+    form.write("Concat", rank, count, axis=0, name=form.node.output[0])
+
+
 def _slice_by_attributes(form: NodeRewriter) -> None:
     """Rewrite a Slice of opset 9 or older, whose limits are attributes."""
     starts, ends = form.attribute("starts", None), form.attribute("ends", None)
@@ -390,6 +402,7 @@ _RULES: Mapping[str, Callable[[NodeRewriter], None]] = {
     "Resize": _resize,
     "ReverseSequence": reverse_sequences,
     "RoiAlign": _require_average_roi_align,
+    "Shape": _count_nonzero,
     "STFT": dft_and_resize_to_matmul.replace_stft,
     "Slice": _slice_by_attributes,
     "SpaceToDepth": space_to_depth,

@@ -339,3 +339,43 @@ def test_sizes_behind_operators_of_classical_models_are_known() -> None:
     given.opset_import.append(helper.make_opsetid("ai.onnx.ml", 2))
     _, types = fold_shapes.fold_with_types(given, {})
     assert fold_shapes.sizes_of(types["y"]) == (2, 8)
+
+
+@pytest.mark.parametrize(
+    ("fused", "given", "weight", "sizes"),
+    [
+        (node("FusedMatMul", ["x", "w"], ["y"]), (3, 4), (4, 5), (3, 5)),
+        (node("FusedMatMul", ["x", "w"], ["y"]), (4,), (4, 5), (5,)),
+        (node("FusedMatMul", ["x", "w"], ["y"], transA=1, transB=1), (2, 4, 3), (2, 5, 4), (2, 3, 5)),
+        (
+            node("FusedConv", ["x", "w"], ["y"], activation="Relu", strides=[2, 2]),
+            (1, 3, 8, 8),
+            (6, 3, 2, 2),
+            (1, 6, 4, 4),
+        ),
+        (node("FusedGemm", ["x", "w"], ["y"], activation="Tanh", transB=1), (3, 4), (5, 4), (3, 5)),
+    ],
+)
+def test_sizes_behind_fused_operators_of_onnxruntime_are_known(
+    fused: NodeProto, given: tuple[int, ...], weight: tuple[int, ...], sizes: tuple[int, ...]
+) -> None:
+    fused.domain = "com.microsoft"
+    network = onnx_network([fused], {"x": given}, {"y": None}, w=np.zeros(weight, "float32"))
+    _, types = fold_shapes.fold_with_types(network, {})
+    assert fold_shapes.sizes_of(types["y"]) == sizes
+
+
+def test_sizes_that_a_count_does_not_change_are_known() -> None:
+    """How many numbers are not zero is known at run time alone, but it is one number."""
+    nodes = [
+        node("NonZero", ["x"], ["places"]),
+        node("Shape", ["places"], ["sizes"]),
+        node("Gather", ["sizes", "one"], ["count"]),
+        node("Equal", ["count", "zero"], ["none"]),
+        node("Where", ["none", "x", "half"], ["y"]),
+    ]
+    numbers = {"one": np.int64(1), "zero": np.int64(0), "half": np.float32(0.5)}
+    network = model(nodes, weights=numbers)
+    _, types = fold_shapes.fold_with_types(network, {})
+    assert fold_shapes.sizes_of(types["y"]) == (2, 3, 4)
+    assert "NonZero" not in operators(simple(network))
