@@ -42,6 +42,11 @@ PROVED = {
     "two conditions": (
         "for i, j in T.grid(8, 8):\n    if i * 8 + j < 16 and j < 8:\n        B[i * 8 + j] = A[0]"
     ),
+    "places of a resized image": (
+        "for i in range(16):\n"
+        "    B[i] = A[T.max(T.min("
+        "T.Cast('int64', T.floor((T.Cast('float32', i) + 0.5) * 0.5 - 0.5)) + 1, 15), 0)]"
+    ),
     "a condition in a value": (
         "for i in range(16):\n    B[i] = T.if_then_else(1 <= i, A[i - 1], T.float32(0))"
     ),
@@ -83,6 +88,13 @@ LEAVES = {
     "a remainder of such a product": "for i in range(16):\n    B[(i * 1000000000) % 16] = A[0]",
     "a clamp that is idle where nothing wraps": (
         "for i in range(16):\n    B[T.min(T.max(i * 1000000000, 0), 15)] = A[0]"
+    ),
+    "places of an image that is resized by what it holds": (
+        "for i in range(16):\n"
+        "    B[i] = A[T.max(T.min(T.Cast('int64', T.floor(T.Cast('float32', i) * A[0])) + 1, 15), 0)]"
+    ),
+    "a place beyond a resized image": (
+        "for i in range(16):\n    B[i] = A[T.Cast('int64', T.floor(T.Cast('float32', i) * T.float32(1.5)))]"
     ),
     "both sides of a choice": "for i in range(16):\n    B[i] = T.Select(i < 8, A[i + 8], A[i + 1])",
     "a converted number": "for i in range(16):\n    B[T.Cast('int32', A[i])] = A[i]",

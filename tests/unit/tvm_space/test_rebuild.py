@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import tvm
+from tvm import te
 from tvm.s_tir.schedule import Trace
 
 from mallorn.workers.tvm.programs.parsed_program_cache import (
@@ -14,7 +15,13 @@ from mallorn.workers.tvm.programs.parsed_program_cache import (
     parse_tvm_target,
     tune_context,
 )
-from mallorn.workers.tvm.space.rebuild_schedule import full_trace, rebuild, validate
+from mallorn.workers.tvm.space.rebuild_schedule import (
+    UNROLL,
+    full_trace,
+    has_long_extremum,
+    rebuild,
+    validate,
+)
 from mallorn.workers.tvm.space.sketches import design_space, to_plain_value, trace_text
 from tests.unit.tvm_space.programs import TARGET, matmul, negate, softmax
 
@@ -91,3 +98,27 @@ def test_what_a_postprocessor_refuses_is_invalid() -> None:
 def test_a_tag_keeps_what_it_stands_for() -> None:
     target = parse_tvm_target('{"kind":"cuda","tag":"nvidia/nvidia-a100"}')
     assert target.attrs["arch"] == "sm_80"
+
+
+@pytest.mark.parametrize(
+    ("combine", "terms", "steps", "is_long"),
+    [
+        (te.max, 32, 64, True),
+        (te.min, 32, 64, True),
+        (te.max, 32, 16, False),  # the loop stays a loop
+        (te.max, 9, 64, False),  # a window of a pool
+        (te.sum, 32, 64, False),
+    ],
+)
+def test_maxima_are_not_unrolled_into_what_llvm_compiles_for_hours(
+    combine: Any, terms: int, steps: int, is_long: bool
+) -> None:
+    x = te.placeholder((8, 8, terms, 16), name="x")
+    axes = [te.reduce_axis((0, size)) for size in (8, terms)]
+    result = te.compute((8, 16), lambda i, j: combine(x[i, *axes, j], axis=axes), name="result")
+    schedule = tvm.s_tir.Schedule(tvm.IRModule({"main": te.create_prim_func([x, result])}))
+    rows, lanes, *around = schedule.get_loops(schedule.get_sblock("result"))
+    schedule.reorder(rows, *around, lanes)
+    schedule.vectorize(lanes)
+    schedule.annotate(rows, UNROLL, steps)
+    assert has_long_extremum(schedule) == is_long

@@ -7,10 +7,12 @@ stands for every number of its type, so a program that clamps such a number pass
 only to functions of our graph passes.
 """
 
+import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from math import prod
+from itertools import product
+from math import ceil, floor, inf, isfinite, prod
 from typing import Any, Final
 
 import tvm
@@ -50,6 +52,9 @@ _ACCESS: Final = "tirx.tvm_access_ptr"
 _POINTERS: Final = frozenset({_ADDRESS, _ACCESS, "tirx.buffer_data"})
 _EXTERN: Final = frozenset({"tirx.call_extern", "tirx.call_pure_extern"})
 _REFUSED: Final = _POINTERS | {"tirx.atomic_add"}
+_WHOLE_NUMBERS: Final = frozenset(f"tirx.{name}" for name in ("floor", "ceil", "trunc", "round", "nearbyint"))
+_REAL_ARITHMETIC: Final = {tirx.Add: operator.add, tirx.Sub: operator.sub, tirx.Mul: operator.mul}
+_LARGEST_ROUNDING: Final = 1e-2  # of some float16 operations, as a share of the number
 _SPLIT: Final = re.compile(r"mallorn_split_(\d+)_\d+", re.ASCII)
 _DOT: Final = re.compile(r"mallorn_block_(\d+)_(\d+)_(\d+)_\d+", re.ASCII)
 # Functions that take no address, by the type of their sums.
@@ -453,6 +458,11 @@ class _Walk:
             case tirx.Cast() if _is_whole(dtype) and _is_whole(node.value.ty.dtype):
                 if self._fits(number := self._number(node.value), dtype):
                     return tirx.Cast(dtype, number)
+            case tirx.Cast() if _is_whole(dtype):
+                least, most = self._real_limits(node.value)
+                if isfinite(least) and isfinite(most):  # a place between the elements of a grid
+                    spread = 1 + int(max(abs(least), abs(most)) * _LARGEST_ROUNDING)
+                    return self._any(dtype, (floor(least) - spread, ceil(most) + spread))
             case Call() if node.op.name == _IF:
                 return self._choice(*node.args)
             case tirx.Let():
@@ -464,6 +474,27 @@ class _Walk:
             case _ if isinstance(node, _ARITHMETIC) and _is_whole(dtype):
                 return self._fit(type(node)(self._number(node.a), self._number(node.b)))
         return self._any(dtype)
+
+    def _real_limits(self, node: Any) -> tuple[float, float]:
+        """Return the smallest and the largest real number that an expression may be, but for rounding."""
+        match node:
+            case tirx.FloatImm():
+                return node.value, node.value
+            case tirx.Cast() if _is_whole(node.value.ty.dtype):
+                whole = self._limits(self._number(node.value))
+                return float(whole[0]), float(whole[1])
+            case tirx.Cast():
+                return self._real_limits(node.value)
+            case Call() if node.op.name in _WHOLE_NUMBERS:
+                low, high = self._real_limits(node.args[0])
+                return low - 1, high + 1
+            case tirx.Add() | tirx.Sub() | tirx.Mul():
+                operate = _REAL_ARITHMETIC[type(node)]
+                ends = product(self._real_limits(node.a), self._real_limits(node.b))
+                numbers = [operate(*pair) for pair in ends]
+                if all(map(isfinite, numbers)):
+                    return min(numbers), max(numbers)
+        return -inf, inf
 
     def _choice(self, condition: Any, *branches: Any) -> Any:
         test = self._condition(condition)

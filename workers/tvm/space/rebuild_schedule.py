@@ -9,7 +9,7 @@ from tvm.error import InternalError
 from tvm.s_tir import SBlockRealize
 from tvm.s_tir.meta_schedule.postproc import RewriteReductionBlock, RewriteUnboundBlock, VerifyGPUCode
 from tvm.s_tir.schedule import ScheduleError, Trace
-from tvm.tirx import For, IterVar
+from tvm.tirx import BufferStore, For, ForKind, IterVar, Max, Min, Select
 
 from mallorn.core.values.candidate import SKETCH_FACTS
 from mallorn.graphc.core.graph_rewriting import collect_nodes
@@ -28,6 +28,8 @@ from mallorn.workers.tvm.programs.program_blocks import variables
 from mallorn.workers.tvm.space.sketches import to_plain_value
 
 LATEST: Final = 64  # cached schedules, enough for a round: valid candidates are built next
+UNROLL: Final = "pragma_auto_unroll_max_step"
+MOST_IN_A_ROW: Final = 16
 ANSWERED: Final = 4096  # cached validity: searchers check the same candidates in every round
 
 
@@ -70,6 +72,8 @@ def _postprocess(schedule: Any, tir: str, target: str, insts: Sequence[Any]) -> 
             return False
         if not isinstance(step, omitted) and not step.apply(schedule):
             return False
+    if tvm_target.kind.name == "llvm" and has_long_extremum(schedule):
+        return False
     # Some of these do not lower or exceed the limit of static shared memory. Only they are
     # checked, since the check takes longer than all other steps.
     kinds = {inst.kind.name for inst in insts}
@@ -112,6 +116,29 @@ def initialize_repeated_sums(schedule: Any) -> bool:
         block = schedule.get_sblock(realize.block.name_hint)
         schedule.decompose_reduction(block, schedule.get_loops(block)[own])
     return True
+
+
+def has_long_extremum(schedule: Any) -> bool:
+    """Return whether loops that are unrolled write so many maxima or minima in a row, and an outer
+    loop goes on with them, that LLVM takes minutes: 20 take 0.1 s, 24 a second, 28 nine."""
+    for realize in collect_nodes(schedule.mod["main"], SBlockRealize):
+        stores = collect_nodes(realize.block.body, BufferStore)
+        if not any(isinstance(store.value, Max | Min | Select) for store in stores):
+            continue
+        axes = zip(realize.block.iter_vars, realize.iter_values, strict=True)
+        terms = variables(*(value for axis, value in axes if axis.iter_type == IterVar.CommReduce))
+        loops, parent = [], schedule.get_sref(realize.block).parent  # the innermost loop first
+        while parent is not None and isinstance(parent.stmt, For):
+            loops.append(parent.stmt)
+            parent = parent.parent
+        limit = max((int(loop.annotations.get(UNROLL, 0)) for loop in loops), default=0)
+        steps, extents = 1, [1, 1]  # of loops over terms: the unrolled ones, and those around them
+        for loop in (each for each in loops if each.kind != ForKind.VECTORIZED):
+            steps *= int(loop.extent)
+            extents[steps > limit] *= int(loop.extent) if hash(loop.loop_var) in terms else 1
+        if extents[0] > MOST_IN_A_ROW and extents[1] > 1:
+            return True
+    return False
 
 
 def map_choices_to_decisions(insts: Sequence[Any], decisions: Sequence[int]) -> dict[Any, Any]:
