@@ -42,6 +42,7 @@ from mallorn.workers.tvm.network.extract_tasks import describe_tasks
 from mallorn.workers.tvm.network.graph_recipes import recipe_for, recipe_steps
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target, run_steps
+from mallorn.workers.tvm.programs.buffer_bounds import check_schedule
 from mallorn.workers.tvm.programs.loop_nests import nests
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_module, parse_tvm_target, vector_lanes
 from mallorn.workers.tvm.space.rebuild_schedule import rebuild
@@ -143,6 +144,7 @@ def _first_guess(tir: str, target: Target) -> Texts:
     for guess in ranked([*sketches.values()], nests(tir), machine, _GUESSES):
         trace = sketches[guess.sketch].trace
         if (schedule := rebuild(tir, target.text, trace, guess.decisions)) is not None:
+            check_schedule(schedule.mod)  # records of what it refuses cannot be read
             # As CUDA C, which no toolkit compiles here; the part for the host depends on the host.
             library = compile_to_library(schedule.mod, parse_tvm_target(target.text))
             code = "".join(module.inspect_source() for module in library.imports or [library])

@@ -188,6 +188,10 @@ class Folding:
         versions = {entry.domain: entry.version for entry in self._model.opset_import} | {"": opset}
         imports = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
         domain = _LEARNED if is_learned else ""
+        if is_learned and node.op_type == "LabelEncoder" and versions[domain] == 1:  # ONNX infers no sizes
+            kind, sizes = self.typed_sizes(node.input[0]) or (0, None)
+            result = TensorProto.INT64 if kind == TensorProto.STRING else TensorProto.STRING
+            return {node.output[0]: helper.make_tensor_type_proto(result, sizes)}
         try:
             schema = defs.get_schema(node.op_type, versions[domain], domain)
             inferred_types = infer_node_outputs(schema, node, types, data, None, imports)
@@ -285,7 +289,7 @@ Given = Sequence[Typed | None]
 
 def _has_rank(kind: TypeProto) -> bool:
     """Return whether a type tells how many sizes a tensor has; Shape needs no more."""
-    return kind.tensor_type.HasField("shape")
+    return bool(kind.tensor_type.HasField("shape"))
 
 
 def _without_activation(node: NodeProto) -> NodeProto:
@@ -370,9 +374,10 @@ def _embedding(_: Mapping[str, Any], inputs: Given) -> Given:
 
 
 def _fused_matmul(attrs: Mapping[str, Any], inputs: Given) -> Given:
-    if not inputs[0] or not inputs[1] or attrs.get("transBatchA") or attrs.get("transBatchB"):
+    first, second = inputs[:2]
+    if not first or not second or attrs.get("transBatchA") or attrs.get("transBatchB"):
         return ()
-    (kind, left), (_, right) = inputs[:2]
+    (kind, left), (_, right) = first, second
     if len(right) < 2 or not left:
         return ()
     rows, columns = left[-1 if attrs.get("transA") else -2 :], right[-2 if attrs.get("transB") else -1]

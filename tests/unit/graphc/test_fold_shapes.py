@@ -330,13 +330,15 @@ def test_weights_that_no_node_needs_are_no_inputs_though_old_files_list_them_as_
     assert list(result.graph.initializer) == []
 
 
-def test_sizes_behind_operators_of_classical_models_are_known() -> None:
-    lookup = node(
-        "LabelEncoder", ["x"], ["n"], domain="ai.onnx.ml", keys_strings=["a", "b"], values_int64s=[1, 2]
-    )
+@pytest.mark.parametrize(
+    ("version", "table"),
+    [(1, {"classes_strings": ["a", "b"]}), (2, {"keys_strings": ["a", "b"], "values_int64s": [1, 2]})],
+)
+def test_sizes_behind_operators_of_classical_models_are_known(version: int, table: dict[str, Any]) -> None:
+    lookup = node("LabelEncoder", ["x"], ["n"], domain="ai.onnx.ml", **table)
     given = onnx_network([lookup, node("Cast", ["n"], ["y"], to=FLOAT)], {"x": (2, 8)}, {"y": None})
     given.graph.input[0].type.tensor_type.elem_type = TensorProto.STRING
-    given.opset_import.append(helper.make_opsetid("ai.onnx.ml", 2))
+    given.opset_import.append(helper.make_opsetid("ai.onnx.ml", version))
     _, types = fold_shapes.fold_with_types(given, {})
     assert fold_shapes.sizes_of(types["y"]) == (2, 8)
 
