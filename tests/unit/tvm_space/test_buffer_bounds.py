@@ -185,6 +185,21 @@ for i in range(8):
     check_bounds(module(body, INDEXED))
 
 
+def test_an_index_tensor_that_a_schedule_copies_keeps_its_values() -> None:
+    body = """
+for i in range(8):
+    with T.sblock("take"):
+        v = T.axis.spatial(8, i)
+        B[v] = A[I[v]]
+"""
+    schedule = tvm.s_tir.Schedule(module(body, INDEXED))
+    block = schedule.get_sblock("take")
+    copied = next(i for i, read in enumerate(schedule.get(block).reads) if read.source.name == "I")
+    schedule.cache_read(block, copied, "global")
+    assert "I_global[v]" in schedule.mod.script()
+    check_schedule(schedule.mod)
+
+
 @pytest.mark.parametrize("index", ["I[i] * T.int64(1073741824)", "I[i] + T.int64(1)", "I[i] << T.int64(20)"])
 def test_a_program_that_changes_an_index_before_it_reads_is_refused(index: str) -> None:
     with pytest.raises(ValueError, match=r"the program (reads A|computes)"):

@@ -72,10 +72,13 @@ class OutOfBounds(ValueError):
 def check_bounds(mod: Any) -> None:
     """Raise ValueError, with the buffer and the index, unless all accesses of a program lie
     in bounds. Index tensors have the values that candidates are measured with."""
+    check_function(mod["main"], _argument_values(mod))
+
+
+def _argument_values(mod: Any) -> dict[int, Interval]:
     bounds = index_bounds(blocks_of(mod))
     parameters = {hash(param) for param in mod["main"].params}
-    values = {key: (low, high - 1) for key, (low, high) in bounds.items() if key in parameters}
-    check_function(mod["main"], values)
+    return {key: (low, high - 1) for key, (low, high) in bounds.items() if key in parameters}
 
 
 def check_schedule(mod: Any) -> None:
@@ -84,7 +87,22 @@ def check_schedule(mod: Any) -> None:
     loops, calls = (collect_nodes(mod["main"], kind) for kind in (tirx.For, Call))
     has_threads = any(loop.kind == tirx.ForKind.THREAD_BINDING for loop in loops)
     if not has_threads and all(call.op.name in OPS for call in calls):
-        check_bounds(mod)
+        values = _argument_values(mod)
+        check_function(mod["main"], values | _values_of_copies(mod["main"], values))
+
+
+def _values_of_copies(function: Any, values: Mapping[int, Interval]) -> dict[int, Interval]:
+    """Return the values of buffers into which a schedule copies an argument of known values. A
+    schedule reads no element of a copy that it has not written: TVM sees to that."""
+    stores: dict[int, list[Any]] = {}
+    for store in collect_nodes(function.body, tirx.BufferStore):
+        stores.setdefault(hash(store.buffer), []).append(store.value)
+    copies = {}
+    for buffer, stored in stores.items():
+        sources = {hash(value.source) if isinstance(value, TensorLoad) else 0 for value in stored}
+        if len(sources) == 1 and (source := sources.pop()) in values:
+            copies[buffer] = values[source]
+    return copies
 
 
 def check_functions(mod: Any) -> None:
@@ -455,6 +473,8 @@ class _Walk:
                 var = self._any(dtype, self._values.get(hash(node.source)))
                 self._loads.append((node, var))
                 return var
+            case TensorLoad() if hash(node.source) in self._values:  # a copy, whose elements change
+                return self._any(dtype, self._values[hash(node.source)])
             case tirx.Cast() if _is_whole(dtype) and _is_whole(node.value.ty.dtype):
                 if self._fits(number := self._number(node.value), dtype):
                     return tirx.Cast(dtype, number)
