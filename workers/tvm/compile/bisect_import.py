@@ -24,7 +24,7 @@ from tvm import relax
 
 from mallorn.graphc.export import compile_network as stock
 from mallorn.graphc.export.compare_with_onnxruntime import compute_values, make_session, run_onnxruntime
-from mallorn.graphc.export.export_checks import LARGEST_ERROR_INT8, is_quantised
+from mallorn.graphc.export.export_checks import LARGEST_ERROR_INT8, LARGEST_SHARE_INT8, is_quantised
 from mallorn.graphc.export.output_errors import worst_error
 from mallorn.graphc.onnx import fold_shapes, inline_functions
 from mallorn.graphc.onnx.partition_graph import TypedGraph
@@ -79,7 +79,9 @@ def _explain_by_rounding(
 ) -> NodeDifference | None:
     """Return how the model magnifies rounding; None if that does not explain the error."""
     change = max(_own_change(model_path, path) for path in inputs)
-    most = LARGEST_ERROR_INT8 if is_quantised(Path(model_path)) else LARGEST_MAGNIFIED
+    most = LARGEST_MAGNIFIED
+    if is_quantised(Path(model_path)):
+        most = max(LARGEST_ERROR_INT8, LARGEST_SHARE_INT8 * change)
     if not error <= min(OWN_CHANGES * change, most):
         return None
     return NodeDifference("", "", error, limit, own_change=change)
