@@ -4,14 +4,17 @@
     multiple(filters + 8, 16)
     channels >= 4 and size / stride >= 1
 
-Names stand for dimensions of a shape, and `/` rounds down. Expressions are parsed into
-trees and never run as Python.
+Names stand for dimensions of a shape, and `/` rounds down. Expressions have Python's syntax;
+they are parsed into trees and never run as Python.
 """
 
+import ast
 import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
 from typing import Final
 
 from mallorn.core.errors import InvalidRequest
@@ -19,36 +22,29 @@ from mallorn.core.errors import InvalidRequest
 LONGEST: Final = 200  # characters in a text
 DEEPEST: Final = 16  # opening brackets in a text
 LARGEST: Final = 10**15  # limit of absolute values
-TOKEN: Final = re.compile(r"\s*(?:(\d+(?:e\d{1,2})?)|([a-z_]+)|(<=|>=|==|[-+*/%<>(),]))")
+NUMBER: Final = re.compile(r"\d+(e\d{1,2})?", re.ASCII)
 Values = Mapping[str, int]
 Operation = Callable[[int, int], int]
 
-ARITHMETIC: Final[dict[str, Operation]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.floordiv,
-    "%": operator.mod,
-}
-COMPARISONS: Final[dict[str, Operation]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "==": operator.eq,
-}
-JOINTS: Final[dict[str, Operation]] = {
-    "and": lambda one, other: int(bool(one) and bool(other)),
-    "or": lambda one, other: int(bool(one) or bool(other)),
+OPERATIONS: Final[dict[type[ast.AST], Operation]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.And: lambda left, right: int(bool(left) and bool(right)),
+    ast.Or: lambda left, right: int(bool(left) or bool(right)),
 }
 FUNCTIONS: Final[dict[str, Operation]] = {
     "min": min,
     "max": max,
     "multiple": lambda value, of: max(of, (value + of // 2) // of * of),
 }
-# Loosest binding first.
-LEVELS: Final = (("or",), ("and",), tuple(COMPARISONS), ("+", "-"), ("*", "/", "%"))
-OPERATIONS: Final = JOINTS | COMPARISONS | ARITHMETIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,67 +84,40 @@ def parse(text: str) -> Expression:
         raise _wrong(f"{text[:40]}...", f"is longer than {LONGEST} characters")
     if text.count("(") > DEEPEST:
         raise _wrong(f"{text[:40]}...", f"has more than {DEEPEST} brackets")
-    tokens: list[str] = []
-    position = 0
-    while text[position:].strip():
-        match = TOKEN.match(text, position)
-        if match is None:
-            raise _wrong(text, f"has {text[position:].strip()[0]!r}, which an expression cannot contain")
-        tokens.append(match.group().strip())
-        position = match.end()
-    parser = _Parser(text, tokens)
-    expression = parser.parse_level(0)
-    if parser.left:
-        raise _wrong(text, f"ends before {parser.left[0]!r}")
-    return expression
+    try:
+        return _expression(ast.parse(text.strip(), mode="eval").body, text.strip())
+    except SyntaxError as error:
+        raise _wrong(text, f"is no expression: {error.msg}") from None
+    except ValueError:
+        raise _wrong(text, "has a character that an expression cannot contain") from None
 
 
-class _Parser:
-    def __init__(self, text: str, tokens: list[str]) -> None:
-        self._text = text
-        self.left = tokens
+def _expression(node: ast.expr, text: str) -> Expression:
+    source = ast.get_source_segment(text, node) or text
 
-    def parse_level(self, depth: int) -> Expression:
-        if depth == len(LEVELS):
-            return self._atom()
-        tree = self.parse_level(depth + 1)
-        while self.left and self.left[0] in LEVELS[depth]:
-            operation = OPERATIONS[self.left.pop(0)]
-            tree = Expression(self._text, operation=operation, sides=(tree, self.parse_level(depth + 1)))
-        return tree
+    def join(operation: Operation, *sides: ast.expr) -> Expression:
+        parts = (_expression(side, text) for side in sides)
+        return reduce(lambda *pair: Expression(text, operation=operation, sides=pair), parts)
 
-    def _atom(self) -> Expression:
-        token = self._take()
-        if token[0].isdigit():
-            digits, _, exponent = token.partition("e")
-            if len(digits) + int(exponent or 0) > len(str(LARGEST)):
-                raise _wrong(self._text, f"has {token}, which is too large")
-            return Expression(self._text, number=int(digits + int(exponent or 0) * "0"))
-        if token == "(":  # noqa: S105 - a bracket
-            tree = self.parse_level(0)
-            self._expect(")")
-            return tree
-        if token in OPERATIONS or not token[0].isalpha():
-            raise _wrong(self._text, f"has {token!r} where a number or a name belongs")
-        if self.left and self.left[0] == "(":
-            if token not in FUNCTIONS:
-                raise _wrong(self._text, f"calls {token}, but the functions are {', '.join(FUNCTIONS)}")
-            self._expect("(")
-            first = self.parse_level(0)
-            self._expect(",")
-            second = self.parse_level(0)
-            self._expect(")")
-            return Expression(self._text, operation=FUNCTIONS[token], sides=(first, second))
-        return Expression(self._text, name=token)
-
-    def _take(self) -> str:
-        if not self.left:
-            raise _wrong(self._text, "ends too early")
-        return self.left.pop(0)
-
-    def _expect(self, token: str) -> None:
-        if (actual := self._take()) != token:
-            raise _wrong(self._text, f"has {actual!r} where {token!r} belongs")
+    match node:
+        case ast.Name(name):
+            return Expression(text, name=name)
+        case ast.Constant() if NUMBER.fullmatch(source):
+            if (number := int(Decimal(source))) > LARGEST:
+                raise _wrong(text, f"has {source}, which is too large")
+            return Expression(text, number=number)
+        case ast.BinOp(left, operation, right) if type(operation) in OPERATIONS:
+            return join(OPERATIONS[type(operation)], left, right)
+        case ast.Compare(left, [operation], [right]) if type(operation) in OPERATIONS:
+            return join(OPERATIONS[type(operation)], left, right)
+        case ast.BoolOp(operation, sides):
+            return join(OPERATIONS[type(operation)], *sides)
+        case ast.Call(ast.Name(name), [first, second], []) if name in FUNCTIONS:
+            return join(FUNCTIONS[name], first, second)
+        case ast.Call(ast.Name(name)):
+            names = ", ".join(FUNCTIONS)
+            raise _wrong(text, f"calls {name} wrongly; the functions of two numbers are {names}")
+    raise _wrong(text, f"has {source!r}, which an expression cannot contain")
 
 
 def _wrong(text: str, problem: str) -> InvalidRequest:
