@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mallorn.costmodels.base import Column, CostModel, Groups, Indices, Matrix, Prediction, Vector
 from mallorn.costmodels.decision_columns import LAST, SHARED, STEP, Steps
-from mallorn.costmodels.ensemble_spread import LARGEST, Weights, replace_nonfinite, weight_fast_rows
+from mallorn.costmodels.ensemble_spread import LARGEST, replace_nonfinite, weight_fast_rows
 from mallorn.costmodels.metrics import iterate_group_rows
 from mallorn.costmodels.serialization import as_array, pack, unpack
 from mallorn.costmodels.xgboost_models import (
@@ -173,7 +173,12 @@ class GeneratorModel(PrefixBoosters, ProposesDecisions):
             examples = decision_examples(replace_nonfinite(features), labels, groups, rng)
             if examples.taken.any() and not examples.taken.all():
                 data = make_quantile_matrix(examples.rows, examples.taken)
-                self._boosters = [train_classifier(data, examples.weights, rng) for _ in range(MEMBERS)]
+                data.set_weight(examples.weights)
+                classifier = {**PARAMETERS, "objective": "binary:logistic"}
+                seeds = rng.integers(2**31, size=MEMBERS).tolist()
+                self._boosters = [
+                    xgboost.train({**classifier, "seed": seed}, data, num_boost_round=TREES) for seed in seeds
+                ]
 
     def rate_last_decision(self, features: Matrix) -> Vector:
         if not self._boosters:
@@ -329,12 +334,3 @@ class ValueModel(PrefixBoosters, ValuesPrefixes):
             return self._whole.predict(features).mean
         is_complete = np.asarray(~np.isnan(features).any(axis=1))
         return self._values(self._boosters, np.clip(features, -LARGEST, LARGEST), is_complete)
-
-
-def train_classifier(
-    data: xgboost.QuantileDMatrix, weights: Weights, rng: np.random.Generator
-) -> xgboost.Booster:
-    """Train one member as a classifier of targets 0 and 1; it predicts a probability."""
-    data.set_weight(weights)
-    settings = {**PARAMETERS, "objective": "binary:logistic", "seed": int(rng.integers(2**31))}
-    return xgboost.train(settings, data, num_boost_round=TREES)

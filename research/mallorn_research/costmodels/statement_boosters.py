@@ -58,16 +58,6 @@ def squared_error_gradient(
     return slope[lines.row], bend[lines.row]
 
 
-def lambda_rank_row_gradient(
-    lines: Lines, scores: NDArray[Any], centered_labels: Column, groups: Indices, rng: np.random.Generator
-) -> Column:
-    """Return LambdaRank's gradient per row, from newly drawn lists of rows of one group."""
-    sums, push = lines.sums(scores), np.zeros(lines.rows)
-    for rows in draw_group_lists(groups, rng):
-        push[rows] = lambda_rank_gradient(sums[rows], centered_labels[rows])
-    return push
-
-
 def draw_group_lists(groups: Indices, rng: np.random.Generator) -> Iterator[Indices]:
     """Yield random lists of rows of one group, stacked by length.
 
@@ -117,7 +107,8 @@ class Statements(CostModel):
         bootstraps = bootstrap_counts(rng, len(labels), MEMBERS)
         for counts in bootstraps:
             goal = self._make_objective(lines, labels, groups, counts * weight, rng)
-            self._boosters.append(train_with_loss(goal, data, 0.0, rng))
+            settings = {**PARAMETERS, "seed": int(rng.integers(2**31)), "base_score": 0.0}
+            self._boosters.append(xgboost.train(settings, data, num_boost_round=TREES, obj=goal))
         self._calibration = fit_calibration(self._raw(lines), labels, bootstraps == 0, has_curve=self.RANKS)
 
     def _make_objective(
@@ -164,15 +155,9 @@ class StatementsRank(Statements):
 
         def objective(scores: NDArray[Any], _: xgboost.DMatrix) -> Push:
             slope, bend = squared_error_gradient(lines, scores, goal, weight)
-            push = counts * lambda_rank_row_gradient(lines, scores, goal, groups, rng)
-            return slope + ORDER * push[lines.row], bend
+            sums, push = lines.sums(scores), np.zeros(lines.rows)
+            for rows in draw_group_lists(groups, rng):
+                push[rows] = lambda_rank_gradient(sums[rows], goal[rows])
+            return slope + ORDER * (counts * push)[lines.row], bend
 
         return objective
-
-
-def train_with_loss(
-    objective: Objective, data: xgboost.QuantileDMatrix, start: float, rng: np.random.Generator
-) -> xgboost.Booster:
-    """Train one member with a custom loss; `start` is the initial score of all rows."""
-    settings = {**PARAMETERS, "seed": int(rng.integers(2**31)), "base_score": start}
-    return xgboost.train(settings, data, num_boost_round=TREES, obj=objective)

@@ -248,7 +248,9 @@ class Neural(CostModel):
         sample = bounded_sample(labels, MOST_ROWS, seed=int(rng.integers(2**31)))
         labels, heads = labels[sample], heads[sample]
         training = TrainingRows(self._inputs(features[sample]), labels, heads)
-        training_counts = fold_counts(rng, len(sample), MEMBERS, PARTS)
+        # 1 for each row that a member trains on, 0 for others.
+        part, members = rng.permutation(len(sample)) % PARTS, np.arange(MEMBERS)[:, None]
+        training_counts = ((part != members) | (len(sample) < PARTS)).astype(np.int64)
         steps = min(limit, FEWEST_STEPS + len(sample))
         batches = one_group_batches(groups[sample], training_counts, steps, BATCH, rng)
         unseen = [rng.permutation(np.flatnonzero(counts == 0)) for counts in training_counts]
@@ -304,10 +306,3 @@ class Neural(CostModel):
                 for own in (f"{index}." for index in range(MEMBERS))
             ]
         return model
-
-
-def fold_counts(rng: np.random.Generator, rows: int, members: int, parts: int) -> NDArray[np.int64]:
-    """Return 1 for each row that a member trains on, 0 for others (members x rows)."""
-    part = rng.permutation(rows) % parts
-    sees = part != np.arange(members)[:, None] if rows >= parts else np.ones((members, rows))
-    return sees.astype(np.int64)

@@ -20,7 +20,7 @@ class SearchTrees:
 
     def __init__(self, trees: int, options: int) -> None:
         self._child = np.empty((0, options), dtype=np.int64)
-        self._visits, self._total, self._best = np.zeros(0), np.zeros(0), np.zeros(0)
+        self.visits, self._total, self._best = np.zeros(0), np.zeros(0), np.zeros(0)
         self._size = 0
         self.roots = self._new(trees)
 
@@ -45,7 +45,7 @@ class SearchTrees:
         """Add each result to the nodes of its path (a row of `paths`, padded by NOWHERE)."""
         line, level = np.nonzero(paths != NOWHERE)
         nodes, results = paths[line, level], results[line]
-        np.add.at(self._visits, nodes, 1.0)
+        np.add.at(self.visits, nodes, 1.0)
         np.add.at(self._total, nodes, results)
         np.maximum.at(self._best, nodes, results)
 
@@ -56,29 +56,26 @@ class SearchTrees:
         child = self._child[nodes]
         has_child = child != NOWHERE
         results = np.where(has_child, self._worth(child), self._worth(nodes)[:, None])
-        visits = np.where(has_child, self._visits[child], 0.0)
-        doubt = chances * np.sqrt(self._visits[nodes])[:, None] / (1.0 + visits)
+        visits = np.where(has_child, self.visits[child], 0.0)
+        doubt = chances * np.sqrt(self.visits[nodes])[:, None] / (1.0 + visits)
         return np.asarray(results + curiosity * doubt)
 
     def root_bound(self, siblings: int, total: Column, curiosity: float) -> Column:
         """Return the upper confidence bound of every tree's root. `siblings` trees, one per
         sketch, share the `total` visits."""
-        doubt = np.sqrt(total) / (1.0 + self._visits[self.roots]) / siblings
+        doubt = np.sqrt(total) / (1.0 + self.visits[self.roots]) / siblings
         return np.asarray(self._worth(self.roots) + curiosity * doubt)
 
-    def root_visits(self) -> Column:
-        return np.asarray(self._visits[self.roots])
-
     def _worth(self, nodes: Nodes) -> Column:
-        mean = self._total[nodes] / np.maximum(1.0, self._visits[nodes])
-        return np.where(self._visits[nodes] > 0, (mean + self._best[nodes]) / 2, 0.0)
+        mean = self._total[nodes] / np.maximum(1.0, self.visits[nodes])
+        return np.where(self.visits[nodes] > 0, (mean + self._best[nodes]) / 2, 0.0)
 
     def _new(self, count: int) -> Nodes:
-        while self._size + count > len(self._visits):
-            growth = max(256, len(self._visits))
+        while self._size + count > len(self.visits):
+            growth = max(256, len(self.visits))
             self._child = np.pad(self._child, ((0, growth), (0, 0)), constant_values=NOWHERE)
-            self._visits, self._total, self._best = (
-                np.pad(column, (0, growth)) for column in (self._visits, self._total, self._best)
+            self.visits, self._total, self._best = (
+                np.pad(column, (0, growth)) for column in (self.visits, self._total, self._best)
             )
         self._size += count
         return np.arange(self._size - count, self._size)
@@ -171,7 +168,7 @@ class Mcts(Learner):
 
             # Run one batch of rollouts over all trees; the first decision of each is its sketch.
             tree = np.arange(self.batch) % self.trees
-            total = np.sum([trees.nodes.root_visits() for trees in forest], axis=0)
+            total = np.sum([trees.nodes.visits[trees.nodes.roots] for trees in forest], axis=0)
             bounds = [trees.nodes.root_bound(len(forest), total, self.curiosity) for trees in forest]
             tree_bounds = np.stack(bounds, axis=1)[tree]
             sketch = (tree_bounds + self.noise * rng.gumbel(size=tree_bounds.shape)).argmax(axis=1)
