@@ -95,7 +95,6 @@ def _by_kernel(sketch: Sketch, rows: Any, loops: Sequence[Nest], machine: Machin
     from mallorn.searchers.roller.gpu import kernel_time
     from mallorn.searchers.roller.gpu.metaschedule_tiles import (
         GPU_LEVELS,
-        GpuTiles,
         TiledSketch,
         loaded_bytes,
     )
@@ -104,7 +103,7 @@ def _by_kernel(sketch: Sketch, rows: Any, loops: Sequence[Nest], machine: Machin
     if not TiledSketch.fits(sketch) or "mma_sync" not in sketch.trace:
         return None
     (block,) = blocks(sketch)
-    model: Any = GpuTiles(block, sketch.trace, loops, machine)
+    model: Any = TiledSketch(sketch, loops, machine)
     nest, stages = model._nest, model._stages
     factors = np.hstack([rows[:, place.columns] for place in block.tile_choices]).astype(np.float64)
     count = len(block.spatial)

@@ -57,14 +57,7 @@ def kernel_us(kernel: KernelWork, machine: Machine, shared_limit: int | None = N
     # ptxas spills registers beyond the limit.
     register_limit = np.minimum(cuda.REGISTERS_PER_THREAD, machine.registers // warps)
     registers = np.minimum(kernel.registers, register_limit)
-    resident = np.minimum.reduce(
-        [
-            np.full(len(warps), float(_MOST_BLOCKS)),
-            machine.in_flight // (warps * cuda.WARP_SIZE),
-            machine.registers // np.maximum(1, warps * registers),
-            machine.caches[0].bytes // (kernel.shared_bytes + cuda.SHARED_RESERVED),
-        ]
-    )
+    resident = resident_blocks(machine, warps, registers, kernel.shared_bytes)
     is_refused = kernel.is_refused | (kernel.threads > cuda.THREADS_PER_BLOCK) | (resident < 1)
     if shared_limit is not None:
         is_refused |= kernel.shared_bytes > shared_limit
@@ -88,6 +81,18 @@ def kernel_us(kernel: KernelWork, machine: Machine, shared_limit: int | None = N
     overlapped = longest + _EXPOSED * np.minimum(rounds, streaming)
     total = (overlapped + machine.fork_us + kernel.extra_us) * spills
     return np.asarray(np.where(is_refused, _REFUSED * total, total))
+
+
+def resident_blocks(machine: Machine, warps: Column, registers: Column, shared_bytes: Column) -> Column:
+    """Return how many blocks of so many warps a multiprocessor runs at a time."""
+    return np.minimum.reduce(
+        [
+            np.full(len(warps), float(_MOST_BLOCKS)),
+            machine.in_flight // (warps * cuda.WARP_SIZE),
+            machine.registers // np.maximum(1, warps * registers),
+            machine.caches[0].bytes // (shared_bytes + cuda.SHARED_RESERVED),
+        ]
+    )
 
 
 def iterations_ahead(iterations: Column, steps: Column, unrolled_steps: Column) -> Column:
