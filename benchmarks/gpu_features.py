@@ -27,11 +27,10 @@ from benchmarks.hosts import describe_host
 from mallorn.core.outcomes import Outcome
 from mallorn.core.registry import resolve
 from mallorn.costmodels.base import CostModel
-from mallorn.costmodels.kernel_time_boosters import KernelTime
 from mallorn.costmodels.labels import labels
 from mallorn.costmodels.lightgbm_models import LightGBM
 from mallorn.costmodels.metrics import spearman
-from mallorn.costmodels.xgboost_models import XGBoost
+from mallorn.costmodels.xgboost_models import KernelTime, XGBoost
 from mallorn.searchers.space import Candidate, Matrix, Sketch
 from mallorn.workers.round.loaded_round import descriptors
 from mallorn.workers.tvm.programs.parsed_program_cache import instructions, parse_module

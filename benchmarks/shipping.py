@@ -8,9 +8,8 @@ from typing import Final
 from mallorn.core.errors import NotFound
 from mallorn.core.targets import parse_target
 from mallorn.db.bundled.load_bundled import PREFIX, Shipped, ShippedBase, bundled_rows_path, read_bases_list
-from mallorn.db.dataset.export import export
 from mallorn.db.dataset.import_dataset import import_dataset
-from mallorn.db.dataset.take_snapshots import take_snapshot
+from mallorn.db.dataset.snapshots import export, take_snapshot
 from mallorn.db.migrate import upgrade
 from mallorn.db.repositories.cost_models import CostModels
 from mallorn.db.repositories.snapshots import Selection

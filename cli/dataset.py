@@ -108,7 +108,7 @@ def snapshot(
 ) -> None:
     """Freeze the current measurements under a name, or list the snapshots."""
     with dataset(*place) as database:
-        from mallorn.db.dataset.take_snapshots import check_snapshot, take_snapshot
+        from mallorn.db.dataset.snapshots import check_snapshot, take_snapshot
         from mallorn.db.repositories.snapshots import Snapshots
 
         if name is None:
@@ -144,8 +144,8 @@ def export(
         raise InvalidRequest(message, hint=f"mallorn dataset export {out} --snapshot {snapshot_name}")
     with dataset(*place) as database:
         with require_packages("server"):
-            from mallorn.db.dataset.export import export as write
-        from mallorn.db.dataset.take_snapshots import take_snapshot
+            from mallorn.db.dataset.snapshots import export as write
+        from mallorn.db.dataset.snapshots import take_snapshot
         from mallorn.db.repositories.snapshots import Snapshots
 
         if snapshot_name is not None:

@@ -79,7 +79,7 @@ def import_datasets(
             if path.name == MEASUREMENTS or (path / MEASUREMENTS).is_file() or any(path.glob("*.parquet")):
                 directory = path.parent if path.is_file() else path
                 with require_packages("server,worker", "tvm"):
-                    from mallorn.db.dataset.export_schema import TABLES
+                    from mallorn.db.dataset.export_files import TABLES
                     from mallorn.db.dataset.import_dataset import import_export
                     from mallorn.workers.interfaces.checked_dataset import CheckedDataset
                     from mallorn.workers.interfaces.model_compiler import open_sandboxed_compiler

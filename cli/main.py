@@ -51,7 +51,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "up": "mallorn.cli.up:up",
         "serve": "mallorn.cli.run_service_part:serve",
         "worker": "mallorn.cli.run_service_part:worker",
-        "device": "mallorn.cli.serve_device:device",
+        "device": "mallorn.cli.run_service_part:device",
         "control": "mallorn.cli.run_service_part:control",
         "tracker": "mallorn.cli.run_service_part:tracker",
         "migrate": "mallorn.cli.run_service_part:migrate",

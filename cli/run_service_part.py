@@ -1,22 +1,28 @@
-"""Commands that each run one part of the service, configured by `MALLORN_*` variables."""
+"""Commands that each run one part of the service, configured by `MALLORN_*` variables, or a device."""
 
+import ctypes
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
 from mallorn.cli.terminal.explain_error import explain_missing_package
-from mallorn.core.address_checks import LAST_PORT
+from mallorn.cli.terminal.output import print_note
+from mallorn.core.address_checks import LAST_PORT, is_loopback
 from mallorn.core.artifact_uris import open_store
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.log_setup import set_up
 from mallorn.core.queues import CONTROL, WORKER_QUEUES
-from mallorn.core.settings import settings
+from mallorn.core.settings import SandboxMode, Settings, settings
+from mallorn.core.targets import CUDA, LOCAL, parse_target
+from mallorn.stack.supervised_process import DieWithParent
 from mallorn.stack.temporary_files import create_process_folder
 
 HostOption = Annotated[str, typer.Option(help="Address to bind: loopback, or one private interface by name.")]
@@ -131,3 +137,107 @@ def require_packages(extra: str, *libraries: str) -> Iterator[None]:
 def end_on_sigterm() -> None:
     """Raise SystemExit on SIGTERM, so that clean-up code runs."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+
+
+if TYPE_CHECKING:
+    from mallorn.workers.device.cuda_driver import Gpu
+
+
+_PR_SET_DUMPABLE: Final = 4
+
+
+PORTS: Final = 100
+
+
+LOCAL_WORDS: Final = (LOCAL, "auto")
+
+
+def device(
+    target: Annotated[
+        str, typer.Option(help="`local` is this machine and `cuda` its GPU; or a JSON target.")
+    ] = "local",
+    tracker: Annotated[str, typer.Option(help="HOST:PORT of the tracker.  [MALLORN_TRACKER]")] = "",
+    host: Annotated[
+        str, typer.Option(help="Address to bind: loopback, or one private interface.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=LAST_PORT - PORTS, help="First port to try; the next hundred follow.")
+    ] = 9091,
+    name: Annotated[str, typer.Option(help="Name of the device; default: host and target.")] = "",
+    gpu: Annotated[
+        str, typer.Option(help="Index or UUID of a GPU for a CUDA target; default: a device for each one.")
+    ] = "",
+    log: Annotated[Path | None, typer.Option(help="File to which every execution appends a line.")] = None,
+) -> None:
+    """Measure candidates on this machine. Needs only TVM's runtime library."""
+    # TVM reads this once, when it is imported.
+    os.environ["TVM_USE_RUNTIME_LIB"] = "1"
+    config = Settings(tracker=tracker) if tracker else settings()
+    with require_packages("worker"):
+        from mallorn.workers.device.key_agent import isolate_fleet_key
+        from mallorn.workers.device.nvidia_driver import choose_gpu, visible_gpus
+        from mallorn.workers.device.serve_device import serve_device
+        from mallorn.workers.device.target_support import check_executable, resolve_target
+    is_local = target in LOCAL_WORDS
+    drives_gpu = not is_local and (target == CUDA or parse_target(target).kind == CUDA)
+    if gpu and not drives_gpu:
+        raise InvalidRequest(f"{target} is not for GPUs", hint=f"mallorn device --target cuda --gpu {gpu}")
+    gpus = visible_gpus() if drives_gpu else []
+    if len(gpus) > 1 and not gpu:
+        serve_each(gpus, name)
+    key = isolate_fleet_key(lambda: config.fleet_key)
+    gpu_used = choose_gpu(gpus, gpu) if drives_gpu else None
+    if gpu_used is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu_used.uuid  # TVM's device 0, also in child processes
+    device_target = resolve_target(LOCAL if is_local else target)
+    if not is_local:
+        check_executable(device_target)
+    device_name = name or "-".join(
+        (os.uname().nodename, device_target.key, *([f"gpu{gpu_used.index}"] if gpu_used is not None else []))
+    )
+    set_up("device", config)
+    print_note(f"device {device_name} measures for {device_target}")
+    ports = range(port, port + PORTS)
+    # After `kept`, which may restart this program and so lose the lock on its folder.
+    with create_process_folder("device"):
+        serve_device(
+            config.tracker_address,
+            device_target,
+            host,
+            ports,
+            name=device_name,
+            gpu=gpu_used,
+            is_local=is_local,
+            log_path=log.absolute() if log else None,
+            sandbox=choose_sandbox_mode(config, host),
+            key=key,
+        )
+
+
+def choose_sandbox_mode(config: Settings, host: str) -> SandboxMode:
+    """Return the mode set, else `require` if the device serves other hosts, or if callers
+    of the service on this machine's database need keys."""
+    serves_others = not is_loopback(host)
+    if not serves_others and not config.sandbox and find_spec("sqlalchemy") is not None:
+        from mallorn.db.repositories.access_control import has_api_keys
+
+        serves_others = has_api_keys(config.database_url)
+    return config.sandbox_mode(serves_others)
+
+
+def serve_each(gpus: "Sequence[Gpu]", name: str) -> NoReturn:
+    """Start this program once per GPU, to end with it; exit with the highest exit code."""
+    # The environment holds the fleet's key, which sessions of this user must not read.
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
+    devices: dict[int, Gpu] = {}
+    for gpu in gpus:
+        name_option = ("--name", f"{name}-gpu{gpu.index}") if name else ()
+        command = [sys.executable, *sys.orig_argv[1:], "--gpu", gpu.uuid, *name_option]
+        devices[subprocess.Popen(command, preexec_fn=DieWithParent(signal.SIGTERM)).pid] = gpu
+    codes = []
+    while devices:
+        pid, status = os.wait()
+        gpu = devices.pop(pid)
+        codes.append(abs(os.waitstatus_to_exitcode(status)))
+        print_note(f"the device of GPU {gpu.index} ({gpu.name}) ended with exit code {codes[-1]}")
+    raise typer.Exit(max(codes))

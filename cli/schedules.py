@@ -259,7 +259,7 @@ def export(
     """Write the best known record of every workload into a folder that git and stock TVM can read."""
     parsed_target = None if target is None else parse_target(target)
     with require_packages("worker"):
-        from mallorn.workers.shared_schedules.export_best_records import export_schedules
+        from mallorn.workers.shared_schedules.target_folders import export_schedules
     with (
         dataset(*place) as database,
         open_directory(directory, writes=True, create=True) as folder,

@@ -1,14 +1,14 @@
-"""Gradient-boosted trees on decision features (the default cost model), and helpers."""
+"""Gradient-boosted trees: on decision features (the default cost model), and for CUDA kernels."""
 
 import struct
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import xgboost
 
-from mallorn.costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
+from mallorn.costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
 from mallorn.costmodels.ensemble_spread import (
     UNKNOWN,
     Weights,
@@ -19,8 +19,9 @@ from mallorn.costmodels.ensemble_spread import (
     untrained_prediction,
     weight_fast_rows,
 )
+from mallorn.costmodels.metrics import iterate_group_rows
 from mallorn.costmodels.serialization import add_digest, check_and_remove_digest, unreadable
-from mallorn.costmodels.views import check_rows
+from mallorn.costmodels.views import KERNELS, check_rows, check_width
 
 MEMBERS: Final = 4
 TREES: Final = 40
@@ -36,6 +37,7 @@ PARAMETERS: Final = {
     "nthread": THREADS,
     "verbosity": 0,
 }
+MODELLED: Final = -1  # column of log2(modelled time / time at the machine's peaks)
 
 
 def make_quantile_matrix(rows: Matrix, targets: Vector) -> xgboost.QuantileDMatrix:
@@ -123,3 +125,32 @@ class XGBoost(CostModel):
             raise unreadable(KIND, f"the model has {len(content)} bytes, the header names {ends[-1]}")
         model.boosters = [from_bytes(content[start:end], KIND) for start, end in pairwise(ends)]
         return model
+
+
+class KernelTime(XGBoost):
+    """Adds boosters to the modelled time of the view `kernels`. They learn by how much it
+    is wrong within a task, so that rows of one task help to order those of another, and
+    rank by the modelled time alone before there are measurements."""
+
+    view: ClassVar[str] = KERNELS.name
+    orders_unfitted: ClassVar[bool] = True
+
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
+        check_rows(features, labels, groups)
+        check_width(features, self.view)
+        error = labels - _modelled_scores(features)
+        typical = float(error.mean()) if len(error) else 0.0
+        for rows in iterate_group_rows(groups):
+            error[rows] += typical - error[rows].mean()
+        self.fit_boosters(features, error.astype(np.float32), weight_fast_rows(labels), seed)
+
+    def predict(self, features: Matrix) -> Prediction:
+        check_width(features, self.view)
+        correction = super().predict(features)
+        score = _modelled_scores(features) + correction.mean
+        return Prediction(score.astype(np.float32), correction.std)
+
+
+def _modelled_scores(features: Matrix) -> Column:
+    """Return log(time at the machine's peaks / modelled time) of each row."""
+    return np.asarray(-np.log(2.0) * replace_nonfinite(features)[:, MODELLED], dtype=np.float64)

@@ -16,14 +16,15 @@ from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL, ROUNDS_PER_GPU, Target
 from mallorn.core.virtual_devices import file_settings
 from mallorn.stack.data_directory import DataDir
-from mallorn.stack.readiness_probes import (
+from mallorn.stack.supervised_process import (
+    ChildSpec,
     Probe,
     make_device_probe,
     make_http_probe,
     make_redis_probe,
     make_tracker_probe,
+    search_path,
 )
-from mallorn.stack.supervised_process import ChildSpec, search_path
 from mallorn.stack.valkey import broker_url, valkey_command
 
 LOOPBACK = "127.0.0.1"

@@ -1,24 +1,86 @@
-"""A supervised child process: how it starts (as a program or fork), is logged and ends."""
+"""A supervised child process: how it starts (as a program or fork), is probed, logged and ends."""
 
 import ctypes
 import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Final, NoReturn
+from urllib.parse import urlsplit
 
-from mallorn.stack.readiness_probes import Probe
+from mallorn.core.errors import Unavailable
+from mallorn.core.fleet_key import FleetKey
+from mallorn.core.targets import Target
 
+Probe = Callable[[], bool]
+TIMEOUT_SEC = 2.0
 # Fields of /proc/self/stat after the program's name that hold addresses.
 _ARGUMENTS, _ARGUMENTS_END, _ENVIRONMENT_END = 45, 46, 48
+
+
+def make_http_probe(url: str) -> Probe:
+    """Return a probe that is True once a GET of the URL answers with status 200."""
+    parts = urlsplit(url)
+
+    def is_ready() -> bool:
+        with closing(HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_SEC)) as connection:
+            try:
+                connection.request("GET", parts.path)
+                return connection.getresponse().status == HTTPStatus.OK
+            except (OSError, HTTPException):
+                return False
+
+    return is_ready
+
+
+def make_redis_probe(socket_path: Path) -> Probe:
+    """Return a probe that is True once the broker on a unix socket answers a PING."""
+
+    def is_ready() -> bool:
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(TIMEOUT_SEC)
+                connection.connect(str(socket_path))
+                connection.sendall(b"PING\r\n")
+                return connection.recv(16).startswith(b"+PONG")
+        except OSError:
+            return False
+
+    return is_ready
+
+
+def make_device_probe(tracker: tuple[str, int], fleet: FleetKey, target: Target | None = None) -> Probe:
+    """Return a probe that is True once a device, for `target` if given, is registered."""
+    from mallorn.workers.device.tracker_client import tracker_key
+
+    server_key = f"server:{tracker_key(target)}" if target else None
+    return lambda: any(server_key in (None, key) for key in _fetch_registered_keys(tracker, fleet) or ())
+
+
+def make_tracker_probe(tracker: tuple[str, int], fleet: FleetKey) -> Probe:
+    """Return a probe that is True once the tracker answers a request for its summary."""
+    return lambda: _fetch_registered_keys(tracker, fleet) is not None
+
+
+def _fetch_registered_keys(address: tuple[str, int], fleet: FleetKey) -> list[str] | None:
+    from mallorn.workers.device.tracker_client import TrackerClient
+
+    try:
+        with TrackerClient(address, TIMEOUT_SEC, fleet) as tracker:
+            return [str(server["key"]) for server in tracker.summary()["server_info"]]
+    except Unavailable:
+        return None
 
 
 def can_fork() -> bool:
@@ -72,8 +134,14 @@ def _show_command_line(command: Sequence[str]) -> None:
 
 
 READY_FILE_VARIABLE: Final = "MALLORN_READY_FILE"
+
+
 MAX_LOG_BYTES = 16 * 1024**2
+
+
 _PR_SET_PDEATHSIG = 1
+
+
 # Loaded before any fork: between fork and exec, a child may only make system calls.
 _LIBC = ctypes.CDLL(None, use_errno=True)
 

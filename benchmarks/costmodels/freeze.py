@@ -20,9 +20,8 @@ from benchmarks.costmodels.view_file import path_of, write_view
 from mallorn.cli.dataset_options import dataset
 from mallorn.core.errors import Conflict, MallornError
 from mallorn.costmodels.views import STATEMENTS, VIEWS
-from mallorn.db.dataset.dataset_reader import open_export
-from mallorn.db.dataset.export import export
-from mallorn.db.dataset.take_snapshots import check_snapshot, take_snapshot
+from mallorn.db.dataset.export_files import open_export
+from mallorn.db.dataset.snapshots import check_snapshot, export, take_snapshot
 from mallorn.db.repositories.snapshots import Selection, Snapshots
 from mallorn.db.repositories.workloads import Networks
 from mallorn.db.session import Database

@@ -16,13 +16,13 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, RECORDS, WORKLOADS, read_manifest
 from mallorn.costmodels.testing import easy_data
-from mallorn.db.dataset.dataset_reader import open_export
-from mallorn.db.dataset.export_schema import (
+from mallorn.db.dataset.export_files import (
     MEASUREMENT_TABLE,
     SKETCH_TABLE,
     WORKLOAD_TABLE,
     Table,
     find_row_flaw,
+    open_export,
 )
 from mallorn.db.paging import decode_cursor
 from mallorn.db.tables import CostModelRow

@@ -9,7 +9,7 @@ from mallorn.core.fleet_key import FleetKey
 from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS
 from mallorn.core.values.fleet import AT_WORK, WorkerState, find_unshared_locks
 from mallorn.stack.data_directory import StackInfo
-from mallorn.stack.readiness_probes import make_tracker_probe
+from mallorn.stack.supervised_process import make_tracker_probe
 
 
 def check_readiness(api: Client) -> str:

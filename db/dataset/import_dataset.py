@@ -16,8 +16,8 @@ from mallorn.core.states import MeasurementKind
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import unpack_sketch
 from mallorn.core.values.manifest import MeasuredOn
-from mallorn.db.dataset.dataset_reader import BATCH_ROWS, open_export
-from mallorn.db.dataset.export_schema import (
+from mallorn.db.dataset.export_files import (
+    BATCH_ROWS,
     CONTEXT,
     MEASUREMENT_TABLE,
     SKETCH_TABLE,
@@ -25,8 +25,9 @@ from mallorn.db.dataset.export_schema import (
     Row,
     Table,
     find_row_flaw,
+    open_export,
 )
-from mallorn.db.dataset.take_snapshots import Progress, ignore_progress
+from mallorn.db.dataset.snapshots import Progress, ignore_progress
 from mallorn.db.measurement_codec import pack_decisions, pack_times
 from mallorn.db.repositories.measurements import ForeignRows
 from mallorn.db.repositories.sketches import NewSketch, Sketches

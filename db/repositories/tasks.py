@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
+from uuid import NAMESPACE_URL, uuid5
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, case, exists, func, or_, select, update
 from sqlalchemy.orm import aliased
@@ -17,9 +18,11 @@ from mallorn.db.repositories.measurement_filters import (
     is_not_refuted,
     is_usable_by_job,
 )
-from mallorn.db.tables import Job, Measurement, Round, Task, Workload
+from mallorn.db.tables import Job, Measurement, Round, SourceDataset, Task, Workload
 
 GONE: Final = "the model has no such task any more, because the code that imports models was replaced"
+# MetaSchedule's logs name no dataset, so they all get this key, which later exports preserve.
+STOCK: Final = uuid5(NAMESPACE_URL, "metaschedule").hex
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +164,8 @@ def workload_is_busy() -> ColumnElement[bool]:
 
 
 _Finish = aliased(Measurement, name="finish")
+
+
 _Trial = aliased(Measurement, name="tried")
 
 
@@ -269,3 +274,20 @@ def _rounds(job: Job) -> Select[*tuple[Any, ...]]:
         .group_by(Round.id)
         .order_by(is_open, Round.finished_at, Round.id)
     )
+
+
+class Stock(Repository):
+    """Times from MetaSchedule's logs, of unknown hosts: never a task's best."""
+
+    def best_us_by_task(self, job_id: str) -> dict[int, float]:
+        """Return MetaSchedule's best time on the job's target for each task that has one."""
+        same_task = and_(Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id)
+        query = (
+            select(Task.id, func.min(Measurement.latency_us))
+            .join(Job, Job.id == Task.job_id)
+            .join(Measurement, same_task)
+            .join(SourceDataset, SourceDataset.id == Measurement.source_id)
+            .where(Task.job_id == job_id, SourceDataset.key == STOCK, is_not_refuted(Job.owner))
+            .group_by(Task.id)
+        )
+        return {task: us for task, us in self.session.execute(query) if us is not None}

@@ -20,7 +20,7 @@ from mallorn.core.version import API
 from mallorn.stack.data_directory import LOCK_PATIENCE_SEC, DataDir, StackInfo
 from mallorn.stack.process_specs import mallorn_command
 from mallorn.stack.read_only_coordinator import DataDirTransport, add_data_option_to_hints
-from mallorn.stack.readiness_probes import make_http_probe
+from mallorn.stack.supervised_process import make_http_probe
 
 START_TIMEOUT_SEC: Final = 360.0  # longer than any part of a stack may take
 STOP_TIMEOUT_SEC: Final = 90.0

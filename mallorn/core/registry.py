@@ -34,7 +34,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "xgboost": "mallorn.costmodels.xgboost_models:XGBoost",
         "lightgbm": "mallorn.costmodels.lightgbm_models:LightGBM",
         "lightgbm-rank": "mallorn.costmodels.lightgbm_models:LightGBMRank",
-        "kernel-time": "mallorn.costmodels.kernel_time_boosters:KernelTime",
+        "kernel-time": "mallorn.costmodels.xgboost_models:KernelTime",
         "tuna": "mallorn.costmodels.analytic_models:Tuna",
         "draft": "mallorn.costmodels.analytic_models:Draft",
         "random": "mallorn.costmodels.random:RandomModel",
@@ -86,9 +86,9 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "round-robin": "mallorn.services.planner.baseline_policies:RoundRobin",
     },
     "families": {
-        "none": "mallorn.services.planner.families.fixed_families:NoFamilies",
-        "operator": "mallorn.services.planner.families.fixed_families:ByOperator",
-        "structure": "mallorn.services.planner.families.fixed_families:ByStructure",
+        "none": "mallorn.services.planner.families.base:NoFamilies",
+        "operator": "mallorn.services.planner.families.base:ByOperator",
+        "structure": "mallorn.services.planner.families.base:ByStructure",
     },
     "recipe": {
         "tuned": "mallorn.workers.tvm.network.graph_recipes:TUNED",

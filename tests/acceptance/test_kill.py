@@ -9,7 +9,7 @@ import pytest
 
 from mallorn import Job
 from mallorn.workers.device.detect_host import available_cores
-from mallorn.workers.round.commit_results import RESULTS_PER_COMMIT
+from mallorn.workers.round.run import RESULTS_PER_COMMIT
 from tests.fixtures.service import (
     JOB_SEC,
     Service,

@@ -16,7 +16,7 @@ from mallorn.core.values.event import OtherEvent
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.session import Database
 from mallorn.services.coordinator.web import app_parts
-from mallorn.workers.round import commit_results
+from mallorn.workers.round import run as round_run
 from tests.fixtures.coordinator import OwnedRows, Start
 from tests.fixtures.database import PostgresServer
 from tests.fixtures.processes import family
@@ -108,7 +108,7 @@ def test_no_result_is_lost_or_doubled_while_the_database_comes_and_goes(
     workshop: Workshop, database_url: str, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """200 candidates; before a seeded one in ten the database throws everybody out for a while."""
-    monkeypatch.setattr(commit_results, "RETRY_SEC", 0.01)
+    monkeypatch.setattr(round_run, "RETRY_SEC", 0.01)
     job_id, name = workshop.job(trials=200, round_size=50), make_url(database_url).database
     chance = random.Random(18)
     outages: list[threading.Timer] = []

@@ -13,7 +13,7 @@ from mallorn.core.errors import Unavailable
 from mallorn.db.migrate import upgrade
 from mallorn.db.repositories.stored_files import Models
 from mallorn.db.session import Database
-from mallorn.workers.round import commit_results
+from mallorn.workers.round import run as round_run
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.database import PostgresServer
 from tests.fixtures.workshop import Workshop
@@ -73,7 +73,7 @@ def test_no_result_is_lost_or_doubled_while_primaries_change(
     workshop: Workshop, primary: Primary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """100 candidates; before a seeded one in ten the primary steps down for a while."""
-    monkeypatch.setattr(commit_results, "RETRY_SEC", 0.01)
+    monkeypatch.setattr(round_run, "RETRY_SEC", 0.01)
     job_id, chance = workshop.job(trials=100, round_size=25), random.Random(38)
     changes: list[threading.Timer] = []
 

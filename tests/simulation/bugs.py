@@ -16,7 +16,7 @@ from mallorn.db.tables import LeaseRow
 from mallorn.services.control.plan_job import job_view
 from mallorn.workers.finish.numeric_check import NumericCheck
 from mallorn.workers.measure.measurer_interface import MeasureInput, Program
-from mallorn.workers.round.commit_results import Commits
+from mallorn.workers.round.run import Commits
 from tests.simulation import old_code
 from tests.simulation.benches import Check
 

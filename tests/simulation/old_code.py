@@ -45,7 +45,7 @@ def store_is_a_fault() -> Iterator[None]:
     """What an artifact store raises that is away is a fault of ours."""
     with ExitStack() as stack:
         for module in (
-            "mallorn.workers.process.leased_stage",
+            "mallorn.workers.process.leased_work",
             "mallorn.workers.finish.export_directory",
             "mallorn.workers.finish.build_final_schedules",
         ):
@@ -78,7 +78,7 @@ def options_read_strictly() -> Iterator[None]:
     with ExitStack() as stack:
         for module in (
             "mallorn.services.control.plan_job",
-            "mallorn.workers.process.leased_stage",
+            "mallorn.workers.process.leased_work",
             "mallorn.workers.round.loaded_round",
         ):
             stack.enter_context(patch(f"{module}.KeptOptions", JobOptions))

@@ -24,7 +24,7 @@ from mallorn.workers.host.code_digest import code_digest, current_builder_name
 from mallorn.workers.interfaces.model_compiler import Extraction, ModelCompiler, ModelTask, Scripts
 from mallorn.workers.interfaces.tensor_arguments import Arguments
 from mallorn.workers.measure.tracked_devices import Fleet
-from mallorn.workers.process.leased_stage import StageFolder
+from mallorn.workers.process.leased_work import StageFolder
 from mallorn.workers.process.worker_runtime import Runtime
 from tests.fixtures.workshop import MadeUpCompiler, MadeUpGraphs
 from tests.simulation.benches import NAME, Bench, Benches, verifier_of
@@ -49,7 +49,7 @@ WAITING: Final = (
 )
 TIMED: Final = (
     "mallorn.workers.round.run.time",
-    "mallorn.workers.round.commit_results.time",
+    "mallorn.workers.round.run.time",
     "mallorn.workers.finish.run.time",
     "mallorn.workers.finish.order_candidates.time",
     "mallorn.workers.process.time_slice.time",
@@ -122,8 +122,8 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History, shel
         "mallorn.db.repositories.jobs.secrets": SimpleNamespace(
             token_hex=lambda size: f"{ids.getrandbits(64):016x}"
         ),
-        "mallorn.workers.process.leased_stage.check_disk_space": lambda *_: None,
-        "mallorn.workers.process.leased_stage.unpack": lambda stored, _folder: stored.read(),
+        "mallorn.workers.process.leased_work.check_disk_space": lambda *_: None,
+        "mallorn.workers.process.leased_work.unpack": lambda stored, _folder: stored.read(),
         "mallorn.workers.model_import.run.extract_tasks": _extract(loom, benches),
         "mallorn.workers.process.worker_health.find_host_fault": lambda _tunes: benches.ails(),
         "mallorn.workers.process.heartbeat.EVERY_SEC": EVERY_SEC,

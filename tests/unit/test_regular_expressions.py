@@ -34,7 +34,7 @@ ENDLESS_SEC: Final = 0.4  # of all passes over both texts: no linear search take
 USES_ONE: Final = re.compile(r"\b(?:re|regex)\b")
 #: How expressions are used that are passed on, or lie in tables; of all others the source tells.
 TABLES: Final = {
-    "workers/features/executed_instructions_view.py": "search",
+    "workers/features/assembly_views.py": "search",
     "workers/features/instruction_sets.py": "search",
     "workers/tvm/programs/allowed_programs.py": "fullmatch",
 }

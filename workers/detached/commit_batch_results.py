@@ -36,14 +36,12 @@ from mallorn.workers.measure.detached_measurer import DetachedMeasurer
 from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult, Program, number_candidates
 from mallorn.workers.measure.roofline_check import reject_implausible, shortest_plausible_us
 from mallorn.workers.process.lease_renewal import LeaseKeeper
-from mallorn.workers.process.leased_stage import stage_of
-from mallorn.workers.process.leased_work import LeasedWork
+from mallorn.workers.process.leased_work import LeasedWork, stage_of
 from mallorn.workers.process.match_devices_and_builder import class_of_job
 from mallorn.workers.process.time_slice import TimeSliceOver
 from mallorn.workers.process.worker_runtime import Runtime
-from mallorn.workers.round.commit_results import Commits
 from mallorn.workers.round.loaded_round import load_round
-from mallorn.workers.round.run import close_round
+from mallorn.workers.round.run import Commits, close_round
 from mallorn.workers.round.store_referenced_rows import get_or_create_context
 from mallorn.workers.round.train_cost_model import train
 from mallorn.workers.subprocesses.errors import ChildError

@@ -57,13 +57,11 @@ from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResu
 from mallorn.workers.measure.run_timeout_and_retakes import Retakes, run_timeout_sec
 from mallorn.workers.model_import.run import check_import
 from mallorn.workers.process.lease_renewal import LeaseKeeper
-from mallorn.workers.process.leased_stage import leased_stage, stage_folder
-from mallorn.workers.process.leased_work import leased_work
+from mallorn.workers.process.leased_work import leased_stage, leased_work, stage_folder
 from mallorn.workers.process.match_devices_and_builder import class_of_job, ensure_builder
 from mallorn.workers.process.worker_runtime import Runtime
-from mallorn.workers.round.commit_results import Commits
 from mallorn.workers.round.propose import prepare_round
-from mallorn.workers.round.run import close_round, fix_round_inputs
+from mallorn.workers.round.run import Commits, close_round, fix_round_inputs
 from mallorn.workers.round.store_referenced_rows import store_sketches
 from mallorn.workers.sandbox.untrusted_files import open_plain, untrusted_folder
 from mallorn.workers.subprocesses.errors import ChildError

@@ -24,7 +24,7 @@ from mallorn.workers.finish.job_model import JobModel, TunedModel
 from mallorn.workers.finish.step_log import StepLog
 from mallorn.workers.interfaces.model_compiler import Compiled, ModelCompiler, Scripts
 from mallorn.workers.model_import.run import CHECK
-from mallorn.workers.process.leased_stage import LeasedStage
+from mallorn.workers.process.leased_work import LeasedStage
 from mallorn.workers.subprocesses import errors
 from mallorn.workers.tvm.network.graph_recipes import faulty_parts, skippable_passes, with_skipped_passes
 from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME

@@ -22,7 +22,7 @@ from mallorn.workers.finish.final_candidates import Contest
 from mallorn.workers.finish.numeric_check import Checker, NumericCheck
 from mallorn.workers.measure.measurer_interface import MeasureInput, Measurer, MeasureResult
 from mallorn.workers.measure.roofline_check import reject_implausible, shortest_plausible_us
-from mallorn.workers.process.leased_stage import LeasedStage
+from mallorn.workers.process.leased_work import LeasedStage
 from mallorn.workers.round.store_referenced_rows import store_sites, store_sketches
 
 PASSES: Final = 3

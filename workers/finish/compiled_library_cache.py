@@ -26,7 +26,7 @@ from mallorn.db.session import Database
 from mallorn.workers.finish.choose_winner import Winner
 from mallorn.workers.host.code_digest import current_builder_name
 from mallorn.workers.interfaces.model_compiler import Compiled
-from mallorn.workers.process.leased_stage import LeasedStage
+from mallorn.workers.process.leased_work import LeasedStage
 from mallorn.workers.sandbox.untrusted_files import CHUNK_BYTES, TamperedFile, copy_out
 
 MOST_BYTES: Final = 1 << 30  # of all entries; the least recently used are removed first

@@ -46,7 +46,7 @@ from mallorn.workers.finish.order_candidates import (
     order_by_times,
 )
 from mallorn.workers.measure.measurer_interface import Need
-from mallorn.workers.process.leased_stage import LeasedStage
+from mallorn.workers.process.leased_work import LeasedStage
 
 # Limits for compiling the rivals and the first guesses, as shares of the time spent on tuning.
 LARGEST_SHARE: Final = 0.25

@@ -33,7 +33,7 @@ from mallorn.graphc.export.zip_graphc import ARCHIVE, SCRIPT, write_archive
 from mallorn.workers.finish.choose_winner import Winner
 from mallorn.workers.finish.shape_dispatch import add_dispatch_rules, choose_dispatch_rules
 from mallorn.workers.interfaces.model_compiler import Compiled
-from mallorn.workers.process.leased_stage import LeasedStage
+from mallorn.workers.process.leased_work import LeasedStage
 from mallorn.workers.sandbox.sandbox import FILE_BYTES
 from mallorn.workers.sandbox.untrusted_files import copy_out
 from mallorn.workers.whole_model.engines import TUNED

@@ -19,7 +19,7 @@ from mallorn.searchers.base import DEFAULT, proposal_method_of
 from mallorn.searchers.space import Candidate, Sketch
 from mallorn.workers.measure.measurer_interface import MeasureInput, Program, number_candidates
 from mallorn.workers.measure.tvm_space import TvmSpace
-from mallorn.workers.process.leased_stage import LeasedStage
+from mallorn.workers.process.leased_work import LeasedStage
 from mallorn.workers.process.match_devices_and_builder import limits_of
 from mallorn.workers.round.feature_lookup import FeatureLookup
 from mallorn.workers.round.loaded_round import descriptors_of, program_of, work_of

@@ -25,7 +25,7 @@ from mallorn.workers.host.host_memory import is_large
 from mallorn.workers.interfaces.model_compiler import REGION, Compiled, ModelCompiler, Tuned
 from mallorn.workers.interfaces.whole_model_engine import NodeDifference
 from mallorn.workers.measure.tracked_devices import of_class, shares_locks
-from mallorn.workers.process.leased_stage import LeasedStage, StageFolder
+from mallorn.workers.process.leased_work import LeasedStage, StageFolder
 from mallorn.workers.sandbox.untrusted_files import copy_out
 from mallorn.workers.subprocesses.errors import retry_after_crash
 from mallorn.workers.whole_model.compiled_model import CASE_FILE, IdleEngines, WholeModel

@@ -15,7 +15,7 @@ from mallorn.workers.interfaces.output_comparison import Reference
 from mallorn.workers.measure.measurer_interface import MeasureInput, Program
 from mallorn.workers.measure.tracked_devices import of_class
 from mallorn.workers.measure.tvm_measurer import LEAST_SPREAD
-from mallorn.workers.process.leased_stage import StageFolder
+from mallorn.workers.process.leased_work import StageFolder
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.subprocesses.errors import ChildError, retry_after_crash
 

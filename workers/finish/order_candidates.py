@@ -46,7 +46,7 @@ from mallorn.workers.host.code_digest import code_digest
 from mallorn.workers.measure.measurer_interface import MeasureInput, Measurer, number_candidates
 from mallorn.workers.measure.tracked_devices import of_class
 from mallorn.workers.measure.tvm_space import TvmSpace
-from mallorn.workers.process.leased_stage import LeasedStage
+from mallorn.workers.process.leased_work import LeasedStage
 from mallorn.workers.process.time_slice import TimeSlice
 from mallorn.workers.round.loaded_round import program_of
 from mallorn.workers.round.store_referenced_rows import get_or_create_context

@@ -20,7 +20,7 @@ from mallorn.workers.finish.choose_winner import Winner
 from mallorn.workers.finish.step_log import ReportDraft
 from mallorn.workers.hardware_probe.run import load_measured_machine
 from mallorn.workers.interfaces.tensor_arguments import unpack_arguments
-from mallorn.workers.process.leased_stage import LeasedStage
+from mallorn.workers.process.leased_work import LeasedStage
 
 # One entry per network and machine: docs/results/tuning_gain.json, by `python -m
 # benchmarks.tuning_gain`.

@@ -45,7 +45,7 @@ from mallorn.workers.hardware_probe.run import PROBES_SEC, ensure_machine, load_
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.measure.measurer_interface import Measurer, Need
 from mallorn.workers.model_import.run import check_import
-from mallorn.workers.process.leased_stage import LeasedStage, StageFolder, leased_stage, stage_folder
+from mallorn.workers.process.leased_work import LeasedStage, StageFolder, leased_stage, stage_folder
 from mallorn.workers.process.match_devices_and_builder import ensure_builder
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.subprocesses.errors import ChildError

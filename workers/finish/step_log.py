@@ -16,7 +16,7 @@ from pydantic import ConfigDict
 from mallorn.core.errors import LeaseLost, MallornError, StorageFull
 from mallorn.core.values.finish_report import FinishReport, SkippedStep, StepSeconds
 from mallorn.workers.interfaces.whole_model_engine import WrongImport
-from mallorn.workers.process.leased_stage import LeasedStage
+from mallorn.workers.process.leased_work import LeasedStage
 from mallorn.workers.subprocesses.errors import ChildCrashed, suggest_next_step
 from mallorn.workers.subprocesses.shutdown import STOP
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from mallorn.db.dataset.dataset_reader import BATCH_ROWS
-from mallorn.db.dataset.export_schema import Row, Table
+from mallorn.db.dataset.export_files import BATCH_ROWS, Row, Table
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 
 

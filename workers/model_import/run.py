@@ -31,7 +31,7 @@ from mallorn.workers.host.pause_while_timing import paused_while_timing
 from mallorn.workers.interfaces.model_compiler import REGION, Extraction, ModelCompiler, ModelTask, Shapes
 from mallorn.workers.interfaces.tensor_arguments import pack_arguments, unpack_arguments
 from mallorn.workers.measure.measurer_interface import DECLARE, UNDECLARED
-from mallorn.workers.process.leased_stage import LeasedStage, leased_stage, stage_folder
+from mallorn.workers.process.leased_work import LeasedStage, leased_stage, stage_folder
 from mallorn.workers.process.match_devices_and_builder import builder_of, context_without_builder
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.subprocesses.errors import ChildFailed

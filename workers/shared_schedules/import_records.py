@@ -15,7 +15,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.states import SEARCH, MeasurementKind
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.manifest import MANIFEST, RECORDS, WORKLOADS, MeasuredOn, read_manifest
-from mallorn.db.dataset.take_snapshots import Progress, ignore_progress
+from mallorn.db.dataset.snapshots import Progress, ignore_progress
 from mallorn.db.measurement_codec import pack_decisions, pack_times
 from mallorn.db.repositories.measurements import ForeignRows
 from mallorn.db.repositories.workloads import Workloads

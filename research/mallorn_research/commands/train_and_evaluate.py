@@ -32,7 +32,7 @@ from mallorn.core.targets import parse_target
 from mallorn.wording.format_values import Column
 
 if TYPE_CHECKING:
-    from mallorn.db.dataset.take_snapshots import Progress
+    from mallorn.db.dataset.snapshots import Progress
     from mallorn.db.session import Database
     from mallorn_research.pretraining.pretrain import PretrainedBase
     from mallorn_research.pretraining.training_data import Lowering, TrainingData

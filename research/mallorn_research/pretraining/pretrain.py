@@ -22,7 +22,7 @@ from mallorn.costmodels.base import CostModel, Groups, Indices, Matrix, Vector
 from mallorn.costmodels.ensemble_spread import bootstrap_counts, replace_nonfinite, weight_fast_rows
 from mallorn.costmodels.metrics import iterate_group_rows
 from mallorn.costmodels.xgboost_models import make_quantile_matrix, member_scores, train_booster
-from mallorn.db.dataset.take_snapshots import Progress, ignore_progress
+from mallorn.db.dataset.snapshots import Progress, ignore_progress
 from mallorn.db.repositories.cost_models import CostModels, NewCostModel
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.session import Database

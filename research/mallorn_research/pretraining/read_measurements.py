@@ -16,15 +16,15 @@ from mallorn.core.states import MeasurementKind
 from mallorn.core.values.candidate import Candidate, Sketch, unpack_sketch
 from mallorn.core.values.trial import Trial
 from mallorn.costmodels.labels import UNINFORMATIVE
-from mallorn.db.dataset.dataset_reader import open_export
-from mallorn.db.dataset.export_schema import (
+from mallorn.db.dataset.export_files import (
     CONTEXT,
     MEASUREMENT_TABLE,
     SKETCH_TABLE,
     WORKLOAD_TABLE,
     find_row_flaw,
+    open_export,
 )
-from mallorn.db.dataset.take_snapshots import Progress, SnapshotReader, ignore_progress, take_snapshot
+from mallorn.db.dataset.snapshots import Progress, SnapshotReader, ignore_progress, take_snapshot
 from mallorn.db.measurement_codec import pack_decisions, unpack_decisions
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.sketches import Sketches

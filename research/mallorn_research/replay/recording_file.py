@@ -24,8 +24,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.candidate import Candidate, Sketch, pack_choices, unpack_choices
 from mallorn.core.values.machine import Machine, assume_typical_cpu, assume_typical_gpu
 from mallorn.core.values.trial import Trial
-from mallorn.db.dataset.dataset_reader import check_row_group_sizes
-from mallorn.db.dataset.export_schema import MEASUREMENTS, SKETCHES, WORKLOADS
+from mallorn.db.dataset.export_files import MEASUREMENTS, SKETCHES, WORKLOADS, check_row_group_sizes
 
 _LANES: Final = 16
 

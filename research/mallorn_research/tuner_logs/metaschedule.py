@@ -8,7 +8,7 @@ from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.storable_json import compact_json
 from mallorn.core.values.manifest import RECORDS, WORKLOADS, MeasuredOn
-from mallorn.db.repositories.metaschedule_times import STOCK
+from mallorn.db.repositories.tasks import STOCK
 from mallorn.db.session import Database
 from mallorn.workers.interfaces.model_compiler import (
     BadLine,

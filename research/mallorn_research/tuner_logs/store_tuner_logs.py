@@ -6,7 +6,7 @@ from typing import Final
 
 from mallorn.core.errors import NotFound
 from mallorn.core.values.manifest import MANIFEST
-from mallorn.db.dataset.take_snapshots import Progress, ignore_progress
+from mallorn.db.dataset.snapshots import Progress, ignore_progress
 from mallorn.db.session import Database
 from mallorn.workers.shared_schedules.import_records import find_databases
 from mallorn.workers.shared_schedules.read_json_lines import LoadedLog, Report

@@ -16,9 +16,8 @@ from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.db.repositories.decision_log import DecisionLog
 from mallorn.db.repositories.jobs import ACTIVE, JobFilter, Jobs
-from mallorn.db.repositories.metaschedule_times import Stock
 from mallorn.db.repositories.rounds import Rounds
-from mallorn.db.repositories.tasks import Tasks
+from mallorn.db.repositories.tasks import Stock, Tasks
 from mallorn.services.coordinator.jobs.job_views import hide_private_results, job_out, jobs_out, task_out
 from mallorn.services.coordinator.web.app_parts import AppParts, PartsDep
 from mallorn.services.coordinator.web.caller_dependencies import CallerDep, JobOwnerDep, OwnerDep

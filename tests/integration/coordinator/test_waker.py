@@ -12,7 +12,7 @@ from celery import Celery
 from mallorn.core import queues
 from mallorn.core.errors import Unavailable
 from mallorn.services.coordinator.web.app_parts import Waker
-from mallorn.stack.readiness_probes import make_redis_probe
+from mallorn.stack.supervised_process import make_redis_probe
 from mallorn.stack.valkey import broker_url, valkey_command
 from tests.fixtures.coordinator import Start
 from tests.fixtures.waiting import wait_for

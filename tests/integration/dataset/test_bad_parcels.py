@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mallorn.core.errors import InvalidRequest, MallornError, NotFound
-from mallorn.db.dataset.dataset_reader import DatasetReader
-from mallorn.db.dataset.export_schema import MEASUREMENTS, SNAPSHOT_KEY, VERSION_KEY
+from mallorn.db.dataset.export_files import MEASUREMENTS, SNAPSHOT_KEY, VERSION_KEY, DatasetReader
 from mallorn.db.dataset.import_dataset import import_dataset
 from mallorn.db.session import Database
 from mallorn.db.tables import SourceDataset, Workload

@@ -9,7 +9,7 @@ import pytest
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.db.repositories.trials import Trials
-from mallorn.workers.shared_schedules import export_best_records
+from mallorn.workers.shared_schedules import target_folders
 from tests.fixtures.database import BOTH
 from tests.fixtures.filled_dataset import Filled
 
@@ -40,9 +40,9 @@ def test_children_that_rebuild_the_rows_of_all_owners_have_a_room(
         rooms.append(options.get("room"))
         return nullcontext()
 
-    monkeypatch.setattr(export_best_records, "CandidateCompiler", start)
+    monkeypatch.setattr(target_folders, "CandidateCompiler", start)
     monkeypatch.setattr("mallorn.workers.interfaces.model_compiler.ModelCompiler", start)
     other = Target('{"kind":"llvm","num-cores":64}')
-    assert list(export_best_records.export_schedules(filled.database, tmp_path, other)) == []
+    assert list(target_folders.export_schedules(filled.database, tmp_path, other)) == []
     assert len(rooms) == 2
     assert all(rooms)

@@ -103,7 +103,9 @@ def test_nothing_is_stored_unless_everything_that_is_named_is_there(tmp_path: Pa
 def test_where_pyarrow_is_missing_the_command_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith(("mallorn.db.dataset.export", "pyarrow"))]:
+    for name in [
+        name for name in sys.modules if name.startswith(("mallorn.db.dataset.snapshots", "pyarrow"))
+    ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     refused(dataset("export", tmp_path / "out"), "pyarrow", pip_install_command("server"))

@@ -130,8 +130,8 @@ def test_dates_select_from_the_first_up_to_the_second(filled: Filled, tmp_path) 
 
 
 def test_row_groups_stay_small_however_many_rows_there_are(filled: Filled, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("mallorn.db.dataset.export.GROUP_ROWS", 3)
-    monkeypatch.setattr("mallorn.db.dataset.take_snapshots.PAGE_ROWS", 2)
+    monkeypatch.setattr("mallorn.db.dataset.snapshots.GROUP_ROWS", 3)
+    monkeypatch.setattr("mallorn.db.dataset.snapshots.PAGE_ROWS", 2)
     filled.exported(tmp_path / "out")
     file = pq.ParquetFile(tmp_path / "out" / "measurements.parquet")
     assert [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)] == [4, 1]

@@ -19,7 +19,7 @@ from mallorn.db.bundled.load_bundled import (
     load_bundled_models,
     read_bases_list,
 )
-from mallorn.db.dataset.dataset_reader import open_export
+from mallorn.db.dataset.export_files import open_export
 from mallorn.db.dataset.import_dataset import import_dataset
 from mallorn.db.repositories.cost_models import CostModels, NewCostModel
 from mallorn.db.repositories.targets import Targets

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from benchmarks import hostile_programs
-from mallorn.db.dataset.export_schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE
+from mallorn.db.dataset.export_files import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE
 from mallorn.db.dataset.import_dataset import Imported, import_export
 from mallorn.db.repositories.sketches import trace_of
 from mallorn.db.repositories.workloads import tir_of

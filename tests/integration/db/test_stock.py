@@ -1,8 +1,7 @@
 """What stock's tuner found is told by task, apart from what datasets of Mallorn brought."""
 
 from mallorn.core.outcomes import Outcome
-from mallorn.db.repositories.metaschedule_times import Stock
-from mallorn.db.repositories.tasks import Tasks
+from mallorn.db.repositories.tasks import Stock, Tasks
 from tests.fixtures.brought import ELSEWHERE, bring
 from tests.fixtures.rows import Rows
 

@@ -15,10 +15,15 @@ from mallorn.core.values.manifest import RECORDS, UNTIMED_SEC, WORKLOADS
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.session import Database
 from mallorn.db.tables import Context, Measurement
-from mallorn.workers.shared_schedules.export_best_records import export_schedules
 from mallorn.workers.shared_schedules.import_records import import_schedules
 from mallorn.workers.shared_schedules.read_json_lines import Problem
-from mallorn.workers.shared_schedules.target_folders import PROVENANCE, TARGET, find_prunable, remove_records
+from mallorn.workers.shared_schedules.target_folders import (
+    PROVENANCE,
+    TARGET,
+    export_schedules,
+    find_prunable,
+    remove_records,
+)
 from mallorn_research.tuner_logs.store_tuner_logs import find_logs, load_log
 from tests.fixtures.stock_logs import product, write_log
 

@@ -344,7 +344,7 @@ def test_a_stage_whose_job_cannot_be_read_after_its_claim_is_given_back(workshop
     def away(_held, _state):
         raise Unavailable("the database does not answer")
 
-    monkeypatch.setattr("mallorn.workers.process.leased_stage.stage_of", away)
+    monkeypatch.setattr("mallorn.workers.process.leased_work.stage_of", away)
     assert not import_job(workshop, job)
     held = workshop.held(WorkItem(WorkKind.IMPORT, job))
     assert (held.holder, held.losses) == (None, 0)

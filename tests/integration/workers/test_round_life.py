@@ -30,10 +30,10 @@ from mallorn.db.repositories.workers import Workers
 from mallorn.services.coordinator.fleet.routes import state_of_worker
 from mallorn.workers import celery_tasks as tasks
 from mallorn.workers.process.lease_renewal import LeaseKeeper
-from mallorn.workers.round.commit_results import RESULTS_PER_COMMIT, Commits
 from mallorn.workers.round.feature_lookup import FeatureLookup
 from mallorn.workers.round.loaded_round import load_round
 from mallorn.workers.round.propose import propose
+from mallorn.workers.round.run import RESULTS_PER_COMMIT, Commits
 from mallorn.workers.subprocesses.errors import ChildCrashed
 from mallorn.workers.subprocesses.shutdown import STOP
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mallorn.cli.serve_device import choose_sandbox_mode
+from mallorn.cli.run_service_part import choose_sandbox_mode
 from mallorn.core.settings import Settings
 from tests.fixtures.coordinator import Coordinator
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from mallorn.costmodels.kernel_time_boosters import KernelTime
 from mallorn.costmodels.metrics import spearman
 from mallorn.costmodels.views import KERNELS
+from mallorn.costmodels.xgboost_models import KernelTime
 
 TASKS, ROWS = 6, 40
 

@@ -7,12 +7,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from mallorn.core.errors import InvalidRequest
-from mallorn.db.dataset import dataset_reader
+from mallorn.db.dataset import export_files
 
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(dataset_reader, "MOST_BYTES", 1000)
+    monkeypatch.setattr(export_files, "MOST_BYTES", 1000)
     return tmp_path / "some.parquet"
 
 
@@ -20,10 +20,10 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_row_group_is_judged_by_what_it_unpacks_to(path: Path, rows: int, good: bool) -> None:
     pq.write_table(pa.table({"a": range(rows)}), path, compression="zstd", use_dictionary=False)
     if good:
-        dataset_reader.check_row_group_sizes(path, pq.ParquetFile(path))
+        export_files.check_row_group_sizes(path, pq.ParquetFile(path))
     else:
         with pytest.raises(InvalidRequest, match=r"unpacks to \d+ bytes"):
-            dataset_reader.check_row_group_sizes(path, pq.ParquetFile(path))
+            export_files.check_row_group_sizes(path, pq.ParquetFile(path))
 
 
 @pytest.mark.parametrize(("rows", "good"), [(9, True), (11, False)])
@@ -31,7 +31,7 @@ def test_a_text_counts_as_often_as_there_are_rows_with_it(path: Path, rows: int,
     once = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), ["x" * 100])
     batch = pa.record_batch([once], names=["a"])
     if good:
-        dataset_reader.check_text_sizes(path, batch)
+        export_files.check_text_sizes(path, batch)
     else:
         with pytest.raises(InvalidRequest, match=f"unpacks to {rows * 100} bytes"):
-            dataset_reader.check_text_sizes(path, batch)
+            export_files.check_text_sizes(path, batch)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mallorn.costmodels.views import CODE
-from mallorn.workers.features.assembly_counts_view import COLUMNS, code_features
 from mallorn.workers.features.assembly_parser import functions_of
+from mallorn.workers.features.assembly_views import COLUMNS, code_features
 
 X86 = """
 \t.type\t__tvm_ffi_main,@function

@@ -3,7 +3,7 @@
 import pytest
 
 from mallorn.workers.features.assembly_parser import functions_of
-from mallorn.workers.features.executed_instructions_view import (
+from mallorn.workers.features.assembly_views import (
     COUNTS_ON_ARM64,
     COUNTS_ON_X86,
     UNKNOWN,

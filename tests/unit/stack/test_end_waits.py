@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from mallorn.stack.readiness_probes import make_redis_probe
+from mallorn.stack.supervised_process import make_redis_probe
 from mallorn.stack.valkey import unblock_waiting_clients, valkey_command
 from tests.fixtures.waiting import PATIENCE, wait_for
 

@@ -74,7 +74,7 @@ def imported(statement: str, answer: str) -> str:
 def test_the_programs_of_the_stack_import_no_client_no_web_and_no_database_before_they_begin() -> None:
     heavy = "{'httpx', 'fastapi', 'celery', 'sqlalchemy', 'numpy', 'tvm', 'torch', 'onnx', 'pyarrow'}"
     programs = "import sys, mallorn.workers.device.serve_device\n"
-    programs += "from mallorn.cli import main, run_service_part, serve_device, up"
+    programs += "from mallorn.cli import main, run_service_part, up"
     assert imported(programs, f"sorted({heavy} & sys.modules.keys())") == "[]"
 
 

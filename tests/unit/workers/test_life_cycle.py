@@ -26,7 +26,7 @@ from mallorn.services.control.periodic_tasks import (
     collect_overdue_messages,
     requeue_expired_leases,
 )
-from mallorn.workers.round.commit_results import Commits
+from mallorn.workers.round.run import Commits
 from tests.fixtures.stored import open_rounds, rounds_of
 from tests.fixtures.workshop import Workshop
 

@@ -14,7 +14,7 @@ from mallorn.workers.interfaces.device_runner import LibraryRun
 from mallorn.workers.interfaces.output_comparison import Agreement
 from mallorn.workers.interfaces.tensor_arguments import Arguments
 from mallorn.workers.measure.measurer_interface import MeasureInput, Program
-from mallorn.workers.process.leased_stage import StageFolder
+from mallorn.workers.process.leased_work import StageFolder
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
 PROGRAM = Program("w0", "{}", Arguments(()), 1e6)

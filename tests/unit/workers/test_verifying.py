@@ -11,7 +11,7 @@ from mallorn.workers.finish.numeric_check import Unchecked, Verifier
 from mallorn.workers.interfaces.device_runner import LibraryRun
 from mallorn.workers.interfaces.output_comparison import Agreement, Reference
 from mallorn.workers.measure.measurer_interface import MeasureInput, Program
-from mallorn.workers.process.leased_stage import StageFolder
+from mallorn.workers.process.leased_work import StageFolder
 from mallorn.workers.subprocesses.errors import ChildCrashed, ChildKilled
 
 PROGRAM: Any = SimpleNamespace(key="k" * 64, tir="{}", args=(), flops=1.0)

@@ -12,8 +12,14 @@ from typing import Final
 import tvm
 
 from mallorn.core.values.candidate import ChoiceKind, unpack_choices
-from mallorn.db.dataset.dataset_reader import DatasetReader, open_export
-from mallorn.db.dataset.export_schema import SKETCH_TABLE, TABLES, WORKLOAD_TABLE, Row
+from mallorn.db.dataset.export_files import (
+    SKETCH_TABLE,
+    TABLES,
+    WORKLOAD_TABLE,
+    DatasetReader,
+    Row,
+    open_export,
+)
 from mallorn.workers.interfaces.model_compiler import DatasetRows, OpenedDataset
 from mallorn.workers.interfaces.tensor_arguments import pack_arguments
 from mallorn.workers.tvm.network.extract_tasks import describe_task

@@ -15,8 +15,7 @@ from mallorn.core.registry import resolve
 from mallorn.costmodels.views import STATEMENTS
 from mallorn.graphc.export.code_generation import compile_to_library
 from mallorn.searchers.space import Matrix
-from mallorn.workers.features.assembly_counts_view import code_features
-from mallorn.workers.features.executed_instructions_view import executed_features
+from mallorn.workers.features.assembly_views import code_features, executed_features
 from mallorn.workers.interfaces.candidate_compiler import Candidates
 from mallorn.workers.tvm.cuda.cuda_kernel_resources import compile_for_cuda
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_tvm_target, tune_context

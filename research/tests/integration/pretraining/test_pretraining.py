@@ -14,7 +14,7 @@ from mallorn.core.values.cost_model_version import CostModelMetrics, CostModelVe
 from mallorn.core.virtual_devices import add_virtual_device
 from mallorn.costmodels.base import CostModel, Groups, Matrix, Vector
 from mallorn.costmodels.lightgbm_models import LightGBM
-from mallorn.db.dataset.take_snapshots import take_snapshot
+from mallorn.db.dataset.snapshots import take_snapshot
 from mallorn.db.repositories.cost_models import CostModels, CostModelVersions
 from mallorn.db.repositories.snapshots import Selection
 from mallorn.db.repositories.targets import Targets

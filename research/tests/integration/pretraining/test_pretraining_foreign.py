@@ -14,7 +14,7 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.values.candidate import Choice, ChoiceKind, Sketch
 from mallorn.costmodels.views import PRIMITIVES
 from mallorn.costmodels.xgboost_models import XGBoost
-from mallorn.db.dataset.take_snapshots import ignore_progress
+from mallorn.db.dataset.snapshots import ignore_progress
 from mallorn.db.repositories.sketches import NewSketch, Sketches
 from mallorn.db.repositories.snapshots import Selection
 from mallorn.db.session import Database

@@ -8,7 +8,7 @@ import pytest
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.costmodels.views import VIEWS
-from mallorn.db.dataset.take_snapshots import take_snapshot
+from mallorn.db.dataset.snapshots import take_snapshot
 from mallorn.db.repositories.snapshots import Selection
 from mallorn.db.session import Database
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Candidates

@@ -9,12 +9,12 @@ from sqlalchemy import select
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import RECORDS
-from mallorn.db.dataset.take_snapshots import ignore_progress
+from mallorn.db.dataset.snapshots import ignore_progress
 from mallorn.db.measurement_codec import unpack_times
 from mallorn.db.repositories.dataset_statistics import Statistics
-from mallorn.db.repositories.metaschedule_times import STOCK
 from mallorn.db.repositories.snapshots import Selection
 from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.tasks import STOCK
 from mallorn.db.repositories.trials import Trials
 from mallorn.db.session import Database
 from mallorn.db.tables import Context, Measurement, SourceDataset, Workload

@@ -1,11 +1,4 @@
-"""Estimate the executed instructions and cache-line traffic of a candidate, as Tuna does.
-
-These are the features of the view `executed`. An instruction counts once per iteration of
-its loops if the assembly shows the loops' bounds; other loops, such as parallel ones, count
-as 8 iterations. All counts are then scaled to match the program's number of operations.
-Traffic is read from the lowered program. Each access that touches many cache lines has four
-features: lines touched, lines per use, distinct lines, and bytes between two uses.
-"""
+"""Compute the features `code` and `executed` of a candidate from its assembly, as Tuna does."""
 
 import re
 from collections.abc import Sequence
@@ -14,12 +7,26 @@ from typing import Final
 
 import numpy as np
 
-from mallorn.costmodels.views import ACCESSES, EXECUTED, STATEMENTS, Count
+from mallorn.costmodels.views import ACCESSES, CODE, EXECUTED, STATEMENTS, Count
 from mallorn.searchers.space import Matrix
-from mallorn.workers.features.assembly_counts_view import ARITHMETIC
 from mallorn.workers.features.assembly_parser import MachineFunction, functions_of
 from mallorn.workers.features.instruction_sets import ARM64, X86, Does, instruction_set
 
+RUNS_OF_A_LOOP: Final = 8.0
+DEEPEST: Final = 6
+VECTOR_BYTES: Final = 16
+WIDTHS_BYTES: Final = (64, 32, 16, 8, 4)
+ARITHMETIC: Final = frozenset({Does.FMA, Does.MULTIPLY, Does.ADD, Does.DIVIDE, Does.LIMIT})
+KINDS: Final = tuple(Does)
+TRAFFIC: Final = ("arithmetic", "fma", "vectors", "loads", "stores", "stack", "branches")
+WEIGHTS: Final = ("once", "innermost", "weighted")
+COLUMNS: Final = (
+    *("instructions", "functions", "loops", "deepest", "registers", "bytes"),
+    *(str(kind) for kind in KINDS),
+    *(f"of {width} bytes" for width in WIDTHS_BYTES),
+    *(f"{traffic} {weight}" for weight in WEIGHTS for traffic in TRAFFIC),
+    "fma per load",  # in innermost loops
+)
 FLOAT_BYTES: Final = 4
 # Columns of MetaSchedule's features of a statement; column 0 marks lines that are used.
 FUSED, SUMS, PRODUCTS = 1, 2, 3  # of floats
@@ -31,8 +38,52 @@ TOGGLED: Final = 2.0  # trip count of a loop that toggles a flag
 NEAR: Final = 8  # instructions before the backward jump that are searched for its condition
 BEFORE: Final = 60  # instructions before a loop that are searched for the start of its counter
 MOST: Final = 1e7  # larger counts are misread: no candidate has such a loop
-
 _X86_NAMES: Final = re.compile(r"^[re]?([abcd])x$|^([abcd])l$|^[re]?([sd]i|[sb]p)l?$|^(r\d+)[dwb]?$")
+
+
+def code_features(target_kind: str, text: str) -> Matrix:
+    """Return the features `code`: static instruction counts of one candidate's assembly.
+
+    Columns are log2(1 + count). Arithmetic and memory traffic are counted three times: once
+    per instruction, in innermost loops only, and weighted by the estimated number of
+    executions.
+    """
+    isa = instruction_set(target_kind, text)
+    functions = functions_of(text)
+    instructions = [instruction for function in functions for instruction in function.instructions]
+    kinds = [isa.kind_of(instruction) for instruction in instructions]
+    widths = [isa.width_bytes(instruction) for instruction in instructions]
+
+    table = np.zeros((len(instructions), len(TRAFFIC)))
+    for index, (instruction, kind, width) in enumerate(zip(instructions, kinds, widths, strict=True)):
+        loads, stores = isa.memory_accesses(instruction)
+        is_arithmetic = kind in ARITHMETIC
+        table[index] = (
+            is_arithmetic and width > 0,
+            kind is Does.FMA,
+            is_arithmetic and width >= VECTOR_BYTES,
+            *(loads, stores),
+            (loads or stores) and isa.uses_stack(instruction),
+            kind is Does.BRANCH,
+        )
+    depths = np.array([min(item.depth, DEEPEST) for item in instructions], dtype=np.float64)
+    innermost = np.array([item.innermost for item in instructions], dtype=np.float64)
+    weights = np.stack([np.ones(len(instructions)), innermost, RUNS_OF_A_LOOP**depths])  # WEIGHTS
+    traffic = weights @ table
+
+    vectors = [width for kind, width in zip(kinds, widths, strict=True) if kind in ARITHMETIC]
+    registers = {number for item in instructions for number in isa.register.findall(item.operands)}
+    counts = [
+        *(len(instructions), len(functions), sum(len(function.loops) for function in functions)),
+        *(max((item.depth for item in instructions), default=0), len(registers), len(text)),
+        *(kinds.count(kind) for kind in KINDS),
+        *(vectors.count(width) for width in WIDTHS_BYTES),
+        *traffic.reshape(-1).tolist(),
+    ]
+    logs = np.log2(1 + np.array(counts, dtype=np.float64))
+    innermost_logs = dict(zip(TRAFFIC, np.log2(1 + traffic[WEIGHTS.index("innermost")]), strict=True))
+    fma_per_load = innermost_logs["fma"] - innermost_logs["loads"]
+    return np.array([*logs, fma_per_load], dtype=np.float32).reshape(1, CODE.width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +111,8 @@ COUNTS_ON_X86: Final = Counting(
     begin=re.compile(r"^mov[lq] \$(?P<n>-?\d+), %(?P<r>\w+)$"),
     zero=re.compile(r"^xorl %(?P<r>\w+), %(?P=r)$"),
 )
+
+
 COUNTS_ON_ARM64: Final = Counting(
     again=re.compile(r"^b\.(?:ne|lo|lt) |^cbnz "),
     compare=re.compile(r"^cmp (?P<r>[xw]\d+), #(?P<n>-?\d+)"),
@@ -130,8 +183,15 @@ def _register_without_width(name: str) -> str:
 
 
 def executed_features(target_kind: str, text: str, statements: Matrix) -> Matrix:
-    """Return a candidate's features from its assembly and from `statements`, the features
-    that MetaSchedule computes for its stores."""
+    """Return the features `executed`: estimates of executed instructions and cache-line traffic.
+
+    An instruction counts once per iteration of its loops if the assembly shows the loops'
+    bounds; other loops, such as parallel ones, count as 8 iterations. All counts are then
+    scaled to match the program's number of operations. Traffic is read from `statements`,
+    the features that MetaSchedule computes for the lowered program's stores. Each access
+    that touches many cache lines has four features: lines touched, lines per use, distinct
+    lines, and bytes between two uses.
+    """
     isa = instruction_set(target_kind, text)
     counts = np.zeros(len(Count))
     # FMA executions and accumulators of the innermost loop with the most FMA executions.
