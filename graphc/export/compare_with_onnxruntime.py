@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mallorn.graphc.export.export_checks import ROUNDING, is_quantised, rounds_its_inputs
-from mallorn.graphc.export.output_errors import worst_error
+from mallorn.graphc.export.output_errors import Array, worst_error
 
 
 def errors_against_onnxruntime(
@@ -38,8 +38,8 @@ def _without_rounding(path: str) -> bytes:
     return bytes(rewrite(onnx.load(path), {name.decode() for name in ROUNDING}).SerializeToString())
 
 
-def compute_values(model: Any, inputs: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Return what onnxruntime computes for values of a graph (a ModelProto), not only its outputs."""
+def compute_values(model: Any, inputs: Mapping[str, Array], names: Sequence[str]) -> dict[str, Array]:
+    """Return what onnxruntime computes for values of an ONNX graph, not only its outputs."""
     from onnx import ValueInfoProto
 
     values = {name: inputs[name] for name in names if name in inputs}

@@ -285,6 +285,7 @@ def _copy_without_fields(message: Any, *names: str) -> Any:
 Sizes = tuple[int, ...]
 Typed = tuple[int, Sizes]  # element type and sizes
 Given = Sequence[Typed | None]
+Attributes = Mapping[str, Any]
 
 
 def _has_rank(kind: TypeProto) -> bool:
@@ -312,14 +313,14 @@ def infer_result_types(node: NodeProto, input_types: Given) -> dict[str, TypePro
     }
 
 
-def _matmul_nbits(attrs: Mapping[str, Any], inputs: Given) -> Given:
+def _matmul_nbits(attrs: Attributes, inputs: Given) -> Given:
     if not inputs[0] or "N" not in attrs:
         return ()
     kind, sizes = inputs[0]
     return [(kind, (*sizes[:-1], attrs["N"]))]
 
 
-def _gather(attrs: Mapping[str, Any], inputs: Given) -> Given:
+def _gather(attrs: Attributes, inputs: Given) -> Given:
     """Infer GatherBlockQuantized: rows of the decoded table, in the type of its scales."""
     table_type, index_type, scale_type = (*inputs, None, None, None)[:3]
     if not (table_type and index_type and scale_type):
@@ -331,12 +332,12 @@ def _gather(attrs: Mapping[str, Any], inputs: Given) -> Given:
     return [(kind, (*sizes[:axis], *places, *sizes[axis + 1 :]))]
 
 
-def _infer_like_first_input(_: Mapping[str, Any], inputs: Given) -> Given:
+def _infer_like_first_input(_: Attributes, inputs: Given) -> Given:
     """Give the first and the optional fourth result (a sum) the type of the first input."""
     return [inputs[0], None, None, inputs[0]]
 
 
-def _attention(attrs: Mapping[str, Any], inputs: Given) -> Given:
+def _attention(attrs: Attributes, inputs: Given) -> Given:
     """Infer MultiHeadAttention: one row per query, and caches extended by the new rows."""
     heads, (query, keys, values) = int(attrs.get("num_heads", 0)), (*inputs, None, None, None)[:3]
     if not (query and keys and values and heads):
@@ -352,7 +353,7 @@ def _attention(attrs: Mapping[str, Any], inputs: Given) -> Given:
     return [(kind, (*sizes[:2], heads * caches[1][1][-1])), *caches]
 
 
-def _infer_packed_attention(attrs: Mapping[str, Any], inputs: Given) -> Given:
+def _infer_packed_attention(attrs: Attributes, inputs: Given) -> Given:
     """Infer Attention, with one input for queries, keys and values, and one joint cache."""
     data, weights, past = inputs[0], inputs[1], (*inputs, *[None] * 5)[4]
     if not (data and weights):
@@ -364,7 +365,7 @@ def _infer_packed_attention(attrs: Mapping[str, Any], inputs: Given) -> Given:
     return [(kind, (*rows, values)), cache]
 
 
-def _embedding(_: Mapping[str, Any], inputs: Given) -> Given:
+def _embedding(_: Attributes, inputs: Given) -> Given:
     """Infer EmbedLayerNormalization: normed rows, counts of masks, rows before the norm."""
     places, table = inputs[0], inputs[2]
     if not (places and table):
@@ -373,7 +374,7 @@ def _embedding(_: Mapping[str, Any], inputs: Given) -> Given:
     return [rows, (TensorProto.INT32, places[1][:1]), rows]
 
 
-def _fused_matmul(attrs: Mapping[str, Any], inputs: Given) -> Given:
+def _fused_matmul(attrs: Attributes, inputs: Given) -> Given:
     first, second = inputs[:2]
     if not first or not second or attrs.get("transBatchA") or attrs.get("transBatchB"):
         return ()
@@ -385,7 +386,7 @@ def _fused_matmul(attrs: Mapping[str, Any], inputs: Given) -> Given:
     return [(kind, (*np.broadcast_shapes(left[:-2], right[:-2]), *rows, columns))]
 
 
-_RULES: Mapping[str, Callable[[Mapping[str, Any], Given], Given]] = {
+_RULES: Mapping[str, Callable[[Attributes, Given], Given]] = {
     "Attention": _infer_packed_attention,
     "BiasGelu": _infer_like_first_input,
     "EmbedLayerNormalization": _embedding,
