@@ -85,14 +85,13 @@ def kernel_us(kernel: KernelWork, machine: Machine, shared_limit: int | None = N
 
 def resident_blocks(machine: Machine, warps: Column, registers: Column, shared_bytes: Column) -> Column:
     """Return how many blocks of so many warps a multiprocessor runs at a time."""
-    return np.minimum.reduce(
-        [
-            np.full(len(warps), float(_MOST_BLOCKS)),
-            machine.in_flight // (warps * cuda.WARP_SIZE),
-            machine.registers // np.maximum(1, warps * registers),
-            machine.caches[0].bytes // (shared_bytes + cuda.SHARED_RESERVED),
-        ]
-    )
+    limits = [
+        np.full(len(warps), float(_MOST_BLOCKS)),
+        machine.in_flight // (warps * cuda.WARP_SIZE),
+        machine.registers // np.maximum(1, warps * registers),
+        machine.caches[0].bytes // (shared_bytes + cuda.SHARED_RESERVED),
+    ]
+    return np.asarray(np.minimum.reduce(limits))
 
 
 def iterations_ahead(iterations: Column, steps: Column, unrolled_steps: Column) -> Column:

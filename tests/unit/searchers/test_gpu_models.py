@@ -12,7 +12,7 @@ from mallorn.core.values.machine import GpuAttributes, assume_typical_gpu
 from mallorn.searchers.decision_space import SketchRules
 from mallorn.searchers.loop_nest import Access, Axis, Nest, matrix_product_nest
 from mallorn.searchers.roller.gpu.kernel_time import KernelWork, kernel_us
-from mallorn.searchers.roller.gpu.tensor_core_product import TensorCoreProduct
+from mallorn.searchers.roller.gpu.products import TensorCoreProduct
 from mallorn.searchers.roller.rank_candidates import gpu_model, ranked
 from mallorn.searchers.space import Choice, ChoiceKind, Sketch
 

@@ -9,7 +9,7 @@ import pytest
 
 from mallorn.core.values.machine import assume_typical_gpu
 from mallorn.searchers.decision_space import SketchRules
-from mallorn.searchers.roller.gpu.short_attention import ShortAttentionKernel
+from mallorn.searchers.roller.gpu.products import ShortAttentionKernel
 from mallorn.searchers.roller.rank_candidates import gpu_model
 from mallorn.searchers.space import Sketch
 from mallorn.workers.tvm.cuda.cuda_kernel_resources import compile_for_cuda
