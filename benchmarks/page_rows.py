@@ -16,11 +16,10 @@ from mallorn.core.values.decision_log import RoundForecast, RoundNotes
 from mallorn.db.measurement_codec import pack_decisions, pack_times
 from mallorn.db.repositories.jobs import Jobs, NewJob
 from mallorn.db.repositories.measuring_contexts import Contexts
-from mallorn.db.repositories.sketches import NewSketch, Sketches
 from mallorn.db.repositories.stored_files import Models
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.tasks import NewTask, Tasks
-from mallorn.db.repositories.workloads import NewWorkload, Workloads
+from mallorn.db.repositories.workloads import NewSketch, NewWorkload, Sketches, Workloads
 from mallorn.db.session import Database
 from mallorn.db.tables import LeaseRow, Measurement, Round
 

@@ -10,8 +10,7 @@ from sqlalchemy.orm import Session
 
 from mallorn.core.targets import Target
 from mallorn.core.values.manifest import RECORDS, WORKLOADS
-from mallorn.db.repositories.sketches import Sketches
-from mallorn.db.repositories.workloads import Workloads, tir_of
+from mallorn.db.repositories.workloads import Sketches, Workloads, tir_of
 from mallorn.db.session import Database
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
 from mallorn.workers.interfaces.model_compiler import ModelCompiler, Tuned

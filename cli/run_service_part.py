@@ -140,7 +140,7 @@ def end_on_sigterm() -> None:
 
 
 if TYPE_CHECKING:
-    from mallorn.workers.device.cuda_driver import Gpu
+    from mallorn.workers.device.nvidia_driver import Gpu
 
 
 _PR_SET_DUMPABLE: Final = 4

@@ -20,11 +20,10 @@ from mallorn.db.repositories.cost_models import CostModels, NewCostModel
 from mallorn.db.repositories.devices import Devices, SeenDevice
 from mallorn.db.repositories.jobs import Jobs, NewJob
 from mallorn.db.repositories.measuring_contexts import Contexts
-from mallorn.db.repositories.sketches import NewSketch, Sketches
 from mallorn.db.repositories.stored_files import Models
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.workers import Workers
-from mallorn.db.repositories.workloads import NewWorkload, Workloads
+from mallorn.db.repositories.workloads import NewSketch, NewWorkload, Sketches, Workloads
 from mallorn.db.session import Database
 
 OWNER: Final = "local"  # who asks without a key; of the 50 the one with most

@@ -13,7 +13,7 @@ def load_runtime(kind: str) -> None:
     import tvm  # noqa: F401 - the import loads the library
 
     if kind == CUDA:
-        from mallorn.workers.device.cuda_driver import load_cuda_runtime
+        from mallorn.workers.device.nvidia_driver import load_cuda_runtime
 
         load_cuda_runtime()
 

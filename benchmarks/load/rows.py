@@ -22,9 +22,8 @@ from mallorn.db.repositories.leases import Token
 from mallorn.db.repositories.measurements import Measurements, NewMeasurement
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.rounds import Rounds
-from mallorn.db.repositories.sketches import NewSketch, Sketches
 from mallorn.db.repositories.tasks import NewTask, Tasks
-from mallorn.db.repositories.workloads import NewWorkload, Workloads
+from mallorn.db.repositories.workloads import NewSketch, NewWorkload, Sketches, Workloads
 from mallorn.db.session import Database
 
 ROUND_SIZE: Final = 8

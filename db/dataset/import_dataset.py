@@ -30,8 +30,7 @@ from mallorn.db.dataset.export_files import (
 from mallorn.db.dataset.snapshots import Progress, ignore_progress
 from mallorn.db.measurement_codec import pack_decisions, pack_times
 from mallorn.db.repositories.measurements import ForeignRows
-from mallorn.db.repositories.sketches import NewSketch, Sketches
-from mallorn.db.repositories.workloads import NewWorkload, Workloads
+from mallorn.db.repositories.workloads import NewSketch, NewWorkload, Sketches, Workloads
 from mallorn.db.session import Database
 
 TEXTS: Final = 100  # programs and traces in one transaction

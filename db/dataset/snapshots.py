@@ -20,9 +20,8 @@ from mallorn.core.storable_json import compact_json
 from mallorn.db.columnar_rows import Columns
 from mallorn.db.dataset.export_files import CONTEXT, MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table
 from mallorn.db.measurement_codec import unpack_decisions, unpack_times
-from mallorn.db.repositories.sketches import Sketches, trace_of
 from mallorn.db.repositories.snapshots import Selection, SnapshotRows, Snapshots, Sources, name_taken_error
-from mallorn.db.repositories.workloads import Workloads, tir_of
+from mallorn.db.repositories.workloads import Sketches, Workloads, tir_of, trace_of
 from mallorn.db.session import Database
 from mallorn.db.tables import Context, Snapshot
 

@@ -26,7 +26,7 @@ from mallorn.graphc.core.pass_registry import Step
 from mallorn.graphc.export import export_checks
 from mallorn.graphc.export.compare_with_onnxruntime import errors_against_onnxruntime
 from mallorn.graphc.export.library_metadata import required_cpu_features
-from mallorn.graphc.fold import share_equal_constants
+from mallorn.graphc.fold.constants import Constants
 from mallorn.graphc.onnx import fold_shapes, inline_functions, rewrite_unsupported_forms, widen_16bit_floats
 from mallorn.graphc.onnx import read_with_weights_on_disk as onnx_file
 from mallorn.graphc.onnx.bound_indices import bound_indices
@@ -102,7 +102,7 @@ def import_models(
     `point_suffix` of the size, and `read` imports it. Otherwise `read(None)` imports the only
     module, whose key is empty.
     """
-    constants = share_equal_constants.Constants()
+    constants = Constants()
     points = {dispatch_by_shape.point_suffix(p): p for p in dynamic["points"]} if dynamic else {"": None}
     return {name: constants.share(run(read(point), early_steps, target)[0]) for name, point in points.items()}
 
@@ -200,7 +200,7 @@ def apply_schedules(
     Modules for several tuned sizes become one, with a `main` that dispatches by size. This
     empties `mods` to free memory, because each module holds all weights.
     """
-    constants = share_equal_constants.Constants()
+    constants = Constants()
     with target, tvm.transform.PassContext(opt_level=3):
         apply = relax.transform.MetaScheduleApplyDatabase(work_dir)
         applied_mods = [apply(mods.pop(label)) for label in list(mods)]

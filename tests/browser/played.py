@@ -18,11 +18,10 @@ from mallorn.db.measurement_codec import pack_decisions, pack_times
 from mallorn.db.repositories.cost_models import CostModels, NewCostModel
 from mallorn.db.repositories.jobs import Jobs, NewJob
 from mallorn.db.repositories.measuring_contexts import Contexts
-from mallorn.db.repositories.sketches import NewSketch, Sketches
 from mallorn.db.repositories.stored_files import Models
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.tasks import NewTask, Tasks
-from mallorn.db.repositories.workloads import NewWorkload, Workloads
+from mallorn.db.repositories.workloads import NewSketch, NewWorkload, Sketches, Workloads
 from mallorn.db.tables import Job, LeaseRow, Measurement, Round, StageRun
 from tests.browser.networks import network
 from tests.browser.recorded import Recording

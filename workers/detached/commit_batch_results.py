@@ -15,7 +15,7 @@ from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import Leases, LeaseToken, Token, WorkItem
 from mallorn.db.repositories.rounds import Rounds
-from mallorn.db.repositories.sketches import Sketches
+from mallorn.db.repositories.workloads import Sketches
 from mallorn.searchers.space import Candidate
 from mallorn.workers.detached.batch_record import (
     LEASE_SEC,

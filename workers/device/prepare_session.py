@@ -13,9 +13,9 @@ from typing import Final
 
 from mallorn.core.errors import InvalidTarget, MallornError
 from mallorn.core.targets import CPU_KINDS, CUDA, Target
-from mallorn.workers.device.cuda_driver import Gpu, load_cuda_runtime
 from mallorn.workers.device.detect_host import RuntimeFacts, available_cores
 from mallorn.workers.device.gpu_meter import GpuMeter
+from mallorn.workers.device.nvidia_driver import Gpu, load_cuda_runtime
 from mallorn.workers.host.process_priority import raise_priority
 from mallorn.workers.sandbox.sandbox import OFF, SandboxSpec, enter_sandbox
 from mallorn.workers.sandbox.sandbox_support import require_sandbox_mode

@@ -10,9 +10,9 @@ from pathlib import Path
 from mallorn.core.errors import InvalidTarget
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
-from mallorn.workers.device.cuda_driver import Gpu
 from mallorn.workers.device.detect_host import Identity, read_host_facts, refresh_host_facts
 from mallorn.workers.device.forked_process import ask_in_fork
+from mallorn.workers.device.nvidia_driver import Gpu
 from mallorn.workers.device.prepare_session import runtime_facts, set_runtime_environment
 from mallorn.workers.device.private_sockets import listen
 from mallorn.workers.device.serve_tracker import OnReady, log_ready

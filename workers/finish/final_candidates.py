@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 from mallorn.core.errors import Unschedulable
 from mallorn.core.values.trial import Trial
 from mallorn.db.repositories.measuring_contexts import Contexts, compare_contexts, count_other_programs
-from mallorn.db.repositories.sketches import Sketches
 from mallorn.db.repositories.trials import Trials
+from mallorn.db.repositories.workloads import Sketches
 from mallorn.db.tables import Context, Job, Task, Workload
 from mallorn.searchers.base import DEFAULT, proposal_method_of
 from mallorn.searchers.space import Candidate, Sketch

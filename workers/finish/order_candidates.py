@@ -26,8 +26,8 @@ from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.job_progress import progress
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.measuring_contexts import Contexts
-from mallorn.db.repositories.sketches import Sketches
 from mallorn.db.repositories.tasks import Tasks
+from mallorn.db.repositories.workloads import Sketches
 from mallorn.db.tables import Task, Workload
 from mallorn.searchers.roller.rank_candidates import modelled_us
 from mallorn.workers.device.device_class import no_device_error

@@ -12,8 +12,8 @@ from mallorn.core.registry import VIRTUAL_DEVICES
 from mallorn.core.targets import Target
 from mallorn.db.repositories.devices import Devices, SeenDevice
 from mallorn.db.repositories.measuring_contexts import Contexts
-from mallorn.db.repositories.sketches import NewSketch, Sketches
 from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.workloads import NewSketch, Sketches
 from mallorn.db.tables import Context
 from mallorn.searchers.space import Sketch
 from mallorn.workers.device.device_class import Endpoint

@@ -20,11 +20,10 @@ from mallorn.costmodels.labels import bounded_sample, is_informative, is_time_la
 from mallorn.costmodels.views import VIEWS
 from mallorn.db.repositories.cost_models import CostModels, Head, NewCostModel
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.db.repositories.sketches import Sketches
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.tasks import Tasks
 from mallorn.db.repositories.trials import Trials
-from mallorn.db.repositories.workloads import Workloads
+from mallorn.db.repositories.workloads import Sketches, Workloads
 from mallorn.db.tables import Job
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.round.feature_lookup import FeatureLookup, WorkloadOnTarget

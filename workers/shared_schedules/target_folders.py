@@ -36,10 +36,9 @@ from mallorn.core.values.manifest import (
 from mallorn.db.dataset.snapshots import Progress, ignore_progress
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.schedules import BestRecord, BestRecords
-from mallorn.db.repositories.sketches import Sketches
 from mallorn.db.repositories.snapshots import Sources
 from mallorn.db.repositories.targets import Targets
-from mallorn.db.repositories.workloads import Workloads, tir_of
+from mallorn.db.repositories.workloads import Sketches, Workloads, tir_of
 from mallorn.db.session import Database
 from mallorn.wording.format_values import file_name
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler

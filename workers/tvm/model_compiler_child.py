@@ -42,8 +42,12 @@ from mallorn.workers.tvm.network.run_recipe_passes import PassFailed, as_tvm_tar
 from mallorn.workers.tvm.network.sample_inputs import split_samples
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_module, parse_tvm_target
 from mallorn.workers.tvm.records.check_dataset import next_rows, open_dataset
-from mallorn.workers.tvm.records.restore_records import read_metaschedule_log, read_schedule_directory
-from mallorn.workers.tvm.records.tuning_database import apply_trace, write_database
+from mallorn.workers.tvm.records.tuning_database import (
+    apply_trace,
+    read_metaschedule_log,
+    read_schedule_directory,
+    write_database,
+)
 
 
 def report_passes(

@@ -11,10 +11,9 @@ from mallorn.core.targets import Target
 from mallorn.core.values.finish_report import Confidence, Source
 from mallorn.core.values.trial import Trial
 from mallorn.db.repositories.measuring_contexts import Contexts, compare_contexts, count_other_programs
-from mallorn.db.repositories.sketches import Sketches
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.trials import Trials
-from mallorn.db.repositories.workloads import Workloads
+from mallorn.db.repositories.workloads import Sketches, Workloads
 from mallorn.db.tables import Context, Workload
 from mallorn.searchers.adapt_candidate_to_shape import adapt_candidate
 from mallorn.workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery

@@ -27,9 +27,8 @@ from mallorn.db.dataset.export_files import (
 from mallorn.db.dataset.snapshots import Progress, SnapshotReader, ignore_progress, take_snapshot
 from mallorn.db.measurement_codec import pack_decisions, unpack_decisions
 from mallorn.db.repositories.measuring_contexts import Contexts
-from mallorn.db.repositories.sketches import Sketches
 from mallorn.db.repositories.snapshots import Selection, Snapshots
-from mallorn.db.repositories.workloads import Networks, Workloads
+from mallorn.db.repositories.workloads import Networks, Sketches, Workloads
 from mallorn.db.session import Database
 from mallorn.workers.round.loaded_round import descriptors, descriptors_of
 from mallorn_research.pretraining.training_data import TaskData, TrainingData

@@ -17,10 +17,9 @@ from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.trial import Trial
 from mallorn.costmodels.labels import UNINFORMATIVE
 from mallorn.db.repositories.measuring_contexts import Contexts
-from mallorn.db.repositories.sketches import Sketches
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.trials import MeasuredTask, MeasuredTasks
-from mallorn.db.repositories.workloads import Workloads
+from mallorn.db.repositories.workloads import Sketches, Workloads
 from mallorn.db.session import Database
 from mallorn.searchers.space import Choice, ChoiceKind, Sketch
 from mallorn.workers.round.loaded_round import descriptors_of

@@ -16,9 +16,9 @@ from mallorn.db.repositories.devices import Devices, SeenDevice
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.measurements import Measurements, NewMeasurement
 from mallorn.db.repositories.rounds import Rounds
-from mallorn.db.repositories.sketches import NewSketch, Sketches
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.workers import Workers
+from mallorn.db.repositories.workloads import NewSketch, Sketches
 from mallorn.db.tables import Device, Job, Round, Worker
 from tests.fixtures.stored import open_rounds
 from tests.fixtures.workshop import Workshop

@@ -8,9 +8,8 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 from mallorn.db.dataset.import_dataset import import_dataset
 from mallorn.db.measurement_codec import unpack_decisions, unpack_times
-from mallorn.db.repositories.sketches import Sketches
 from mallorn.db.repositories.trials import Trials
-from mallorn.db.repositories.workloads import tir_of
+from mallorn.db.repositories.workloads import Sketches, tir_of
 from mallorn.db.session import Database
 from mallorn.db.tables import Context, Measurement
 from tests.fixtures.database import BOTH

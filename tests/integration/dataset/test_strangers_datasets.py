@@ -13,8 +13,7 @@ from sqlalchemy import select
 from benchmarks import hostile_programs
 from mallorn.db.dataset.export_files import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE
 from mallorn.db.dataset.import_dataset import Imported, import_export
-from mallorn.db.repositories.sketches import trace_of
-from mallorn.db.repositories.workloads import tir_of
+from mallorn.db.repositories.workloads import tir_of, trace_of
 from mallorn.db.session import Database
 from mallorn.db.tables import Base, Measurement, SketchRow, Workload
 from mallorn.workers.interfaces.checked_dataset import CheckedDataset

@@ -16,12 +16,11 @@ from mallorn.db.repositories.measurements import Measurements
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.schedules import NewSchedule, Schedules
-from mallorn.db.repositories.sketches import Sketches
 from mallorn.db.repositories.stored_files import Models
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.trials import Trials
 from mallorn.db.repositories.workers import Workers
-from mallorn.db.repositories.workloads import Workloads, tir_of
+from mallorn.db.repositories.workloads import Sketches, Workloads, tir_of
 from mallorn.db.tables import Measurement, Worker
 from tests.fixtures.rows import MODEL, new_sketch, new_workload
 from tests.fixtures.stored import active_jobs, workload_named

@@ -9,11 +9,10 @@ from mallorn.db.repositories.fair_shares import FairShares
 from mallorn.db.repositories.feature_cache import Features, FeatureSource
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import Leases, WorkItem
-from mallorn.db.repositories.sketches import Sketches
 from mallorn.db.repositories.tasks import NewTask, TaskHistories, Tasks
 from mallorn.db.repositories.trials import Trials
 from mallorn.db.repositories.workload_families import FamilyMember, WorkloadFamilies
-from mallorn.db.repositories.workloads import Workloads
+from mallorn.db.repositories.workloads import Sketches, Workloads
 from mallorn.db.tables import Job
 from tests.fixtures.rows import new_job, new_sketch, new_workload
 

@@ -17,8 +17,7 @@ from mallorn.db.repositories.workloads import Workloads
 from mallorn.db.session import Database
 from mallorn.workers.shared_schedules.import_records import load_tuning_export
 from mallorn.workers.shared_schedules.read_json_lines import Problem
-from mallorn.workers.tvm.records.restore_records import read_schedule_directory
-from mallorn.workers.tvm.records.tuning_database import write_database
+from mallorn.workers.tvm.records.tuning_database import read_schedule_directory, write_database
 from mallorn.workers.tvm.space.rebuild_schedule import full_trace
 from mallorn.workers.tvm.space.sketches import design_space
 from tests.fixtures.command_line import mallorn

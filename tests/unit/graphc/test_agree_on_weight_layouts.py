@@ -11,7 +11,7 @@ from tvm import relax
 from tvm.script import from_source
 
 from mallorn.graphc.core import graph_rewriting
-from mallorn.graphc.fold.share_equal_constants import Constants
+from mallorn.graphc.fold.constants import Constants
 from mallorn.graphc.ranges import reduce_weight_layouts as layouts_module
 from mallorn.graphc.ranges.reduce_weight_layouts import (
     Digit,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from mallorn.graphc.layout.cancel_transposes import CancelTransposes
+from mallorn.graphc.layout.transposes import CancelTransposes
 from tests.unit.graphc.networks import assert_same, network, random, run
 from tests.unit.graphc.pass_conformance import PassConformance, graph_text, operators
 

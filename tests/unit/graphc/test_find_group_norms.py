@@ -5,7 +5,7 @@ from typing import Any
 
 from tvm import relax
 
-from mallorn.graphc.norm.find_group_norms import NO_NORM, FindGroupNorms
+from mallorn.graphc.norm.group_norms import NO_NORM, FindGroupNorms
 from tests.unit.graphc.networks import assert_same, network
 from tests.unit.graphc.pass_conformance import PassConformance, operators
 

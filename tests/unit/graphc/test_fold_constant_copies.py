@@ -9,7 +9,7 @@ import tvm
 from tvm import relax, te
 
 from mallorn.graphc.core.graph_pass import Leave
-from mallorn.graphc.fold.fold_constant_copies import MOST_NUMBERS, FoldConstantCopies, run_copies
+from mallorn.graphc.fold.constants import MOST_NUMBERS, FoldConstantCopies, run_copies
 from tests.unit.graphc.networks import assert_same
 
 W = np.arange(6 * 8, dtype="float32").reshape(6, 8)

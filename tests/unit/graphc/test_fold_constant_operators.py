@@ -8,7 +8,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from mallorn.graphc.fold.fold_constant_operators import FoldConstantOperators
+from mallorn.graphc.fold.constants import FoldConstantOperators
 from tests.unit.graphc.networks import assert_same, network, run
 from tests.unit.graphc.pass_conformance import PassConformance, operators
 

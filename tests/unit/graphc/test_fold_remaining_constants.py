@@ -10,7 +10,7 @@ from tvm import relax
 from mallorn.graphc.core.graph_pass import Report
 from mallorn.graphc.core.pass_registry import make_passes
 from mallorn.graphc.core.pass_runner import run_passes as run_steps
-from mallorn.graphc.fold.fold_constant_operators import FoldRemainingConstants
+from mallorn.graphc.fold.constants import FoldRemainingConstants
 from mallorn.workers.tvm.network.graph_recipes import TUNED, TUNED_GPU
 from tests.unit.graphc.networks import HASWELL, assert_same, network, weights
 from tests.unit.graphc.pass_conformance import operators

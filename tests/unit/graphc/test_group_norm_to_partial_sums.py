@@ -12,8 +12,7 @@ from onnx import ModelProto, helper
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
-from mallorn.graphc.norm.find_group_norms import FindGroupNorms
-from mallorn.graphc.norm.group_norm_to_partial_sums import GroupNormToPartialSums
+from mallorn.graphc.norm.group_norms import FindGroupNorms, GroupNormToPartialSums
 from mallorn.graphc.phases import CHANNELS_LAST
 from tests.fixtures.onnx_network import onnx_network
 from tests.unit.graphc.networks import assert_same, difference, network, random, run, run_onnxruntime, weights

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from tvm import relax
 
-from mallorn.graphc.layout.cancel_transposes import CancelTransposes
-from mallorn.graphc.layout.move_transposes_after_elementwise import MoveTransposesAfterElementwise
+from mallorn.graphc.layout.transposes import CancelTransposes, MoveTransposesAfterElementwise
 from mallorn.workers.tvm.network.graph_recipes import FP16_GPU
 from tests.fixtures.cuda import cuda_target
 from tests.unit.graphc.networks import assert_same, network, weights

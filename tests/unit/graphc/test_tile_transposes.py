@@ -8,7 +8,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from mallorn.graphc.layout.tile_transposes import TileTransposes
+from mallorn.graphc.layout.transposes import TileTransposes
 from mallorn.workers.tvm.programs.program_blocks import blocks_of, operator_of
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, program, rewritten, run, scheduled

@@ -57,7 +57,7 @@ def test_the_program_is_the_one_that_tvm_made(tir: str, seed: int) -> None:
 def test_what_was_found_valid_is_not_rebuilt_to_be_built(monkeypatch: pytest.MonkeyPatch) -> None:
     trace, decisions, module = next(sampled(matmul(), 11))
     assert validate(matmul(), TARGET, [(trace, decisions)]) == [True]
-    monkeypatch.setattr("mallorn.workers.tvm.space.rebuild_schedule.new_schedule", None)
+    monkeypatch.setattr("mallorn.workers.tvm.space.sketches.new_schedule", None)
     schedule = rebuild(matmul(), TARGET, trace, decisions)
     assert schedule is not None
     tvm.ir.assert_structural_equal(schedule.mod, module)

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from mallorn.core.errors import HostFault, InvalidTarget
-from mallorn.workers.device import cuda_driver
-from mallorn.workers.device.cuda_driver import Gpu
-from mallorn.workers.device.nvidia_driver import choose_gpu, gpu_fault, visible_gpus
+from mallorn.workers.device import nvidia_driver
+from mallorn.workers.device.nvidia_driver import Gpu, choose_gpu, gpu_fault, visible_gpus
 from tests.fixtures.fake_cuda import pointee
 
 H100 = "NVIDIA H100 80GB HBM3"
@@ -78,7 +77,7 @@ class Driver:
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the kernel tells the version of its module."""
-    monkeypatch.setattr(cuda_driver, "KERNEL_MODULE", tmp_path / "version")
+    monkeypatch.setattr(nvidia_driver, "KERNEL_MODULE", tmp_path / "version")
     return tmp_path / "version"
 
 
@@ -130,7 +129,7 @@ def test_the_limit_of_address_space_is_lifted_for_the_driver(monkeypatch: pytest
     limits = {resource.RLIMIT_AS: (8 << 30, 64 << 30)}
     monkeypatch.setattr(resource, "getrlimit", limits.__getitem__)
     monkeypatch.setattr(resource, "setrlimit", limits.__setitem__)
-    cuda_driver.raise_address_space_limit()
+    nvidia_driver.raise_address_space_limit()
     assert limits[resource.RLIMIT_AS] == (64 << 30, 64 << 30)
 
 
@@ -147,7 +146,7 @@ def test_a_gpu_that_gives_none_is_told_in_the_drivers_words(step: str) -> None:
 def test_a_driver_that_never_answers_ends_its_fork() -> None:
     def hang(_library: str) -> Any:
         signal.raise_signal(signal.SIGALRM)
-        time.sleep(cuda_driver.ANSWER_SEC)
+        time.sleep(nvidia_driver.ANSWER_SEC)
 
     assert "SIGALRM" in gpu_fault(hang)
 

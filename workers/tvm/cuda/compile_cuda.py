@@ -21,7 +21,7 @@ from mallorn.core.errors import HostFault, InvalidRequest, MallornError
 from mallorn.core.installation import pip_install_command
 from mallorn.core.os_errors import explain_os_error
 from mallorn.graphc.export.cuda_toolkit import CUDART, find_nvcc, load_cudart
-from mallorn.workers.device.cuda_driver import DRIVER, load_tvms_cuda_library
+from mallorn.workers.device.nvidia_driver import DRIVER, load_tvms_cuda_library
 from mallorn.workers.host.linker import INSTALL, find_c_compiler, raise_if_disk_unusable
 
 STUB: Final = Path(__file__).with_name("cuda_driver_stub.c")

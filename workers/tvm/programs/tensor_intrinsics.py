@@ -14,8 +14,7 @@ _PACKAGE: Final = "tvm.s_tir.tensor_intrin"
 _OURS: Final = {
     "llvm": (
         "mallorn.graphc.quant.block_quantized_matmul_function",
-        "mallorn.graphc.tasks.mark_reductions",
-        "mallorn.graphc.tasks.mark_elementwise_rows",
+        "mallorn.graphc.tasks.mark_rows_and_reductions",
         "mallorn.graphc.conv.fuse_pointwise_into_depthwise",
         "mallorn.graphc.quant.tile_instructions",
     ),

@@ -1,11 +1,13 @@
-"""Write directories of schedules, and read ones that may be damaged or untrusted."""
+"""Write directories of schedules, read ones that may be damaged or untrusted, and convert their
+tuning records, of Mallorn or stock MetaSchedule, to workloads and candidates."""
 
 import base64
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
@@ -14,16 +16,29 @@ import tvm
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm.s_tir.meta_schedule.database import JSONDatabase, TuningRecord
 from tvm.s_tir.schedule import Schedule, Trace
+from tvm.target.codegen import llvm_get_system_triple
 
 from mallorn.core.errors import InvalidRequest, MallornError, NotFound, Unschedulable
-from mallorn.core.targets import parse_target
-from mallorn.core.values.manifest import MANIFEST, RECORDS, WORKLOADS, read_manifest
-from mallorn.workers.interfaces.model_compiler import BadLine, Skipped, Tuned
+from mallorn.core.targets import KNOWN_KEYS, parse_target
+from mallorn.core.values.manifest import MANIFEST, NOT_TIMED, RECORDS, UNTIMED_SEC, WORKLOADS, read_manifest
+from mallorn.searchers.space import Sketch
+from mallorn.workers.interfaces.model_compiler import (
+    BadLine,
+    ModelTask,
+    Restored,
+    RestoredLog,
+    Skipped,
+    Tuned,
+)
+from mallorn.workers.tvm.network.extract_tasks import describe_task
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
 from mallorn.workers.tvm.programs.allowed_programs import TraceRefused, check_trace
 from mallorn.workers.tvm.programs.buffer_bounds import check_schedule
-from mallorn.workers.tvm.programs.parsed_program_cache import parse_module
+from mallorn.workers.tvm.programs.parsed_program_cache import instructions, is_choice, parse_module
 from mallorn.workers.tvm.programs.tensor_intrinsics import load_intrinsics_of
+from mallorn.workers.tvm.programs.workload_key import canonical_names, rename_blocks_canonically
+from mallorn.workers.tvm.space.rebuild_schedule import full_trace, map_choices_to_decisions
+from mallorn.workers.tvm.space.sketches import choices_of, sketch_key, trace_text
 
 FILES: Final = (WORKLOADS, RECORDS)
 _LONGEST: Final = 300  # characters of the error of a line
@@ -35,6 +50,10 @@ BROKEN = (
     *(TraceRefused, Unschedulable),
 )
 T = TypeVar("T")
+_POSTPROCESSING = "EnterPostproc"
+_FINDS_BLOCK = "GetSBlock"
+_FAILED_SEC: Final = 1e9  # MetaSchedule and Mallorn write 1e10 if a schedule was never timed
+_TVMS_OWN: Final = frozenset({"keys", "tag"})  # attributes that TVM adds to every target
 
 
 class Readable(NamedTuple):
@@ -163,3 +182,85 @@ def _essential_attributes(tvm_target: Any, text: str) -> dict[str, object]:
     added_by_tvm = {"tag", "keys", "mtriple"} - parse_target(text).attrs.keys()
     attributes = json.loads(str(tvm_target))
     return {name: value for name, value in attributes.items() if name not in added_by_tvm}
+
+
+class _WorkloadLine(NamedTuple):
+    """A program from a workload file. `names` maps the file's block names to ours."""
+
+    task: ModelTask
+    names: Mapping[str, str]
+
+
+def read_schedule_directory(directory: str, target: str) -> RestoredLog:
+    return _read(directory, target, 0, None)
+
+
+def read_metaschedule_log(directory: str, start: int, count: int) -> RestoredLog:
+    return _read(directory, None, start, count)
+
+
+def _read(directory: str, target: str | None, start: int, count: int | None) -> RestoredLog:
+    problems: list[BadLine] = []
+
+    def read_workload(line: list[Any]) -> _WorkloadLine:
+        mod = program(line)
+        return _WorkloadLine(
+            describe_task(rename_blocks_canonically(mod), name="", weight=1), canonical_names(mod)
+        )
+
+    programs = dict(good_lines(Path(directory, WORKLOADS), read_workload, problems))
+    if start:  # reported with the first lines
+        problems.clear()
+    reported = len(problems)
+    path = Path(directory, RECORDS)
+    lines = good_lines(path, lambda line: _record(line, programs, target), problems, start, count)
+    records = [replace(record, line=number + 1) for number, record in lines]
+    return RestoredLog(records, problems, tvm.__version__, len(records) + len(problems) - reported)
+
+
+def _record(line: list[Any], programs: dict[int, _WorkloadLine], target: str | None) -> Restored:
+    index, (full, run_secs, written_for, _) = line
+    if index not in programs:
+        raise ValueError(f"line {index + 1} of {WORKLOADS} is missing or incomplete")
+    task, names = programs[index]
+    target_text = target or plain_target(written_for)
+    steps, sampled = full
+    check_trace(steps, sampled)
+
+    # The sketch: the steps before postprocessing, which look up blocks by our names.
+    sketch_steps: list[Any] = []
+    for kind, inputs, attributes, outputs in steps:
+        if kind == _POSTPROCESSING:
+            break
+        if kind == _FINDS_BLOCK:
+            block, *rest = attributes
+            attributes = [names.get(block, block), *rest]
+        sketch_steps.append([kind, inputs, attributes, outputs])
+    insts = instructions(task.tir, json.dumps(sketch_steps))
+    trace = trace_text(Trace(insts, {}))
+    values = dict(sampled)
+    decisions: list[int] = []
+    for position, inst in enumerate(insts):
+        if is_choice(inst):
+            value = values[position]
+            decisions += value if isinstance(value, list) else [value]
+
+    if full_trace(task.tir, target_text, trace, decisions) is None:
+        raise ValueError("this version of TVM cannot rebuild the schedule")
+    insts = instructions(task.tir, trace)
+    choices = choices_of(task.tir, insts, Trace(insts, map_choices_to_decisions(insts, decisions)), {})
+    times = [float(seconds) for seconds in run_secs]
+    if UNTIMED_SEC in times:
+        raise ValueError(NOT_TIMED)
+    runs = times if all(0 < seconds < _FAILED_SEC for seconds in times) else []
+    return Restored(task, Sketch(sketch_key(trace), trace, choices), tuple(decisions), runs, target_text, 0)
+
+
+def plain_target(written_for: Any) -> str:
+    """Return a target's text without attributes that TVM adds. Raises InvalidTarget."""
+    attributes = json.loads(str(tvm.target.Target(written_for)))
+    added_by_tvm = set(_TVMS_OWN)
+    if attributes.get("mtriple") == llvm_get_system_triple():
+        added_by_tvm.add("mtriple")
+    names = attributes.keys() & KNOWN_KEYS - added_by_tvm
+    return parse_target({name: attributes[name] for name in names}).text

@@ -15,8 +15,8 @@ from mallorn.core.values.candidate import Choice, ChoiceKind, Sketch
 from mallorn.costmodels.views import PRIMITIVES
 from mallorn.costmodels.xgboost_models import XGBoost
 from mallorn.db.dataset.snapshots import ignore_progress
-from mallorn.db.repositories.sketches import NewSketch, Sketches
 from mallorn.db.repositories.snapshots import Selection
+from mallorn.db.repositories.workloads import NewSketch, Sketches
 from mallorn.db.session import Database
 from mallorn_research.pretraining.from_tuner_logs import UNKNOWN, UNREADABLE, add_tuner_log_records
 from mallorn_research.pretraining.read_measurements import read_measurements

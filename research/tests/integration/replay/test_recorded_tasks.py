@@ -5,8 +5,7 @@ import dataclasses
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Choice, ChoiceKind
 from mallorn.db.repositories.devices import Devices, SeenDevice
-from mallorn.db.repositories.sketches import Sketches
-from mallorn.db.repositories.workloads import Workloads
+from mallorn.db.repositories.workloads import Sketches, Workloads
 from mallorn_research.replay.recorded_tasks_from_dataset import measuring_hosts, recorded_tasks
 from tests.fixtures.rows import new_sketch, new_workload
 

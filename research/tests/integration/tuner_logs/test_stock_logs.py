@@ -20,7 +20,7 @@ from mallorn.db.session import Database
 from mallorn.db.tables import Context, Measurement, SourceDataset, Workload
 from mallorn.workers.shared_schedules.read_json_lines import LoadedLog, Problem
 from mallorn.workers.tvm.programs.workload_key import workload_key
-from mallorn.workers.tvm.records.restore_records import plain_target, read_metaschedule_log
+from mallorn.workers.tvm.records.tuning_database import plain_target, read_metaschedule_log
 from mallorn.workers.tvm.space.sketches import design_space
 from mallorn_research.pretraining.read_measurements import read_measurements
 from mallorn_research.tuner_logs.store_tuner_logs import find_logs, load_log

@@ -17,8 +17,7 @@ from mallorn.core.values.candidate import Choice, ChoiceKind
 from mallorn.core.values.dataset import UploadedModel
 from mallorn.core.values.job import JobStatus
 from mallorn.db.migrate import upgrade
-from mallorn.db.repositories.sketches import Sketches
-from mallorn.db.repositories.workloads import Workloads
+from mallorn.db.repositories.workloads import Sketches, Workloads
 from mallorn.db.session import Database
 from mallorn_research.commands import record_measurements as recording
 from mallorn_research.replay.recording_file import read_facts, read_tasks
