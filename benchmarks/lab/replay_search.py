@@ -15,7 +15,7 @@ from mallorn.costmodels.base import CostModel
 from mallorn.searchers.base import DEFAULT, RANDOM, Proposal, Searcher, Trial, proposal_method_of
 from mallorn.searchers.decision_features import decision_rows, places_by_sketch
 from mallorn.searchers.decision_space import DecisionSpace
-from mallorn.searchers.filling_searcher import Request
+from mallorn.searchers.pooled_searcher import Request
 from mallorn.searchers.simulate_search import fit_on_history
 from mallorn.searchers.space import Candidate, Sketch, Space
 from mallorn_research.replay.recording_file import RecordedTask

@@ -10,7 +10,7 @@ from mallorn.core.registry import resolve
 from mallorn.costmodels.base import CostModel
 from mallorn.costmodels.labels import labels
 from mallorn.searchers.base import Searcher, Trial
-from mallorn.searchers.filling_searcher import Request
+from mallorn.searchers.pooled_searcher import Request
 from mallorn.services.planner.families.base import Families, Member
 
 Histories = list[list[Trial]]

@@ -20,7 +20,7 @@ NOT_IN_RECIPES = frozenset(
 # Folder and module of each pass that TVM lacks, by the name that recipes, manifests, reports and users
 # give it. Its class has the same name in CamelCase: WrapExternCalls is "wrap_extern_calls".
 OWN_PASSES = {
-    "bf16_dot_products": "quant.bf16_dot_products",
+    "bf16_dot_products": "quant.dot_products",
     "cancel_transposes": "layout.transposes",
     "clip_to_max_min": "layout.prepare_convert_layout",
     "compute_in_integers": "quant.compute_in_integers",
@@ -44,12 +44,12 @@ OWN_PASSES = {
     "grouped_conv_to_batched": "conv.grouped_conv_to_batched",
     "half_products": "quant.half_products",
     "int8_depthwise_conv": "quant.int8_depthwise_conv",
-    "int8_dot_products": "quant.int8_dot_products",
+    "int8_dot_products": "quant.dot_products",
     "keep_block_quantized_weights": "quant.keep_block_quantized_weights",
     "keep_joined_groups_apart": "conv.grouped_conv_to_batched",
-    "keep_packed_weights": "tasks.keep_packed_weights",
-    "mark_elementwise_rows": "tasks.mark_rows_and_reductions",
-    "mark_reductions": "tasks.mark_rows_and_reductions",
+    "keep_packed_weights": "tasks.mark_tasks",
+    "mark_elementwise_rows": "tasks.mark_tasks",
+    "mark_reductions": "tasks.mark_tasks",
     "move_elementwise_before_reshape": "layout.move_elementwise_before_reshape",
     "move_pool_before_pointwise": "conv.move_pool_before_pointwise",
     "move_transposes_after_elementwise": "layout.transposes",
@@ -66,7 +66,7 @@ OWN_PASSES = {
     "vectorize_cumsum": "elementwise.vectorize_cumsum",
     "vectorize_smooth_functions": "elementwise.vectorize_smooth_functions",
     "vectorize_softmax_and_layer_norm": "norm.vectorize_softmax_and_layer_norm",
-    "wrap_extern_calls": "tasks.wrap_extern_calls",
+    "wrap_extern_calls": "tasks.mark_tasks",
 }
 # MODULE:NAME of what makes arguments of passes, and of a rule of TVM that another replaces.
 ARGUMENTS = {

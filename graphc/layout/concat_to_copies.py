@@ -22,8 +22,7 @@ from mallorn.graphc.core.graph_rewriting import (
     sizes_of,
 )
 from mallorn.graphc.fold.channel_affine import OPERATORS, ChannelAffine, affine_chain, identity
-from mallorn.graphc.tasks.keep_packed_weights import BY_PART
-from mallorn.graphc.tasks.mark_rows_and_reductions import choose_vector_width
+from mallorn.graphc.tasks.mark_tasks import BY_PART, choose_vector_width
 
 CONCAT = "relax.concat"
 # Limits that may follow a concatenation, besides scales and shifts.

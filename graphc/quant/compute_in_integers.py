@@ -19,8 +19,8 @@ from mallorn.graphc.core.graph_rewriting import (
     permutation,
     sizes_of,
 )
+from mallorn.graphc.quant.dot_products import OFFSET
 from mallorn.graphc.quant.int8_depthwise_conv import NARROWEST
-from mallorn.graphc.quant.int8_dot_products import OFFSET
 from mallorn.graphc.quant.quantized_value import BYTES, LIMITS, QuantizedValue, quantized_value
 from mallorn.graphc.quant.x86_int8_instructions import QUAD, required_instruction
 

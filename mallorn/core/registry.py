@@ -73,7 +73,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
     },
     "measurer": {
         "tvm": "mallorn.workers.measure.tvm_measurer:TvmMeasurer",
-        "detached": "mallorn.workers.measure.detached_measurer:DetachedMeasurer",
+        "detached": "mallorn.workers.measure.measurer_interface:DetachedMeasurer",
     },
     "finish_step": {  # steps that a job's option of the same name adds to its finish
         "contention": "mallorn.workers.finish.choose_under_load:choose_schedules_under_load",

@@ -6,8 +6,7 @@ import numpy as np
 
 from mallorn.searchers.base import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
 from mallorn.searchers.bounded_trial_history import fastest
-from mallorn.searchers.filling_searcher import Request
-from mallorn.searchers.pooled_searcher import PooledSearcher, score
+from mallorn.searchers.pooled_searcher import PooledSearcher, Request, score
 from mallorn.searchers.space import Candidate
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from mallorn.searchers.base import Proposal
 from mallorn.searchers.fill_round import Filter
-from mallorn.searchers.filling_searcher import FillingSearcher, Request
+from mallorn.searchers.pooled_searcher import FillingSearcher, Request
 
 
 @dataclass(eq=False)

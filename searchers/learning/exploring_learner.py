@@ -15,8 +15,7 @@ from mallorn.costmodels.labels import bounded_sample, is_informative, labels
 from mallorn.searchers.base import DEFAULT, MEASURED, RANDOM, Proposal, Trial
 from mallorn.searchers.decision_features import decision_rows, places_by_sketch
 from mallorn.searchers.fill_round import Filter
-from mallorn.searchers.filling_searcher import Request
-from mallorn.searchers.pooled_searcher import PooledSearcher, score
+from mallorn.searchers.pooled_searcher import PooledSearcher, Request, score
 from mallorn.searchers.space import Candidate, Sketch, Space
 from mallorn.searchers.tile_factorizations import Rows
 

@@ -32,8 +32,13 @@ from mallorn.workers.detached.batch_record import (
 from mallorn.workers.device.device_class import Endpoint, no_device_error
 from mallorn.workers.finish.numeric_check import Checker, NumericCheck
 from mallorn.workers.finish.run import finish_stage
-from mallorn.workers.measure.detached_measurer import DetachedMeasurer
-from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult, Program, number_candidates
+from mallorn.workers.measure.measurer_interface import (
+    DetachedMeasurer,
+    MeasureInput,
+    MeasureResult,
+    Program,
+    number_candidates,
+)
 from mallorn.workers.measure.roofline_check import reject_implausible, shortest_plausible_us
 from mallorn.workers.process.lease_renewal import LeaseKeeper
 from mallorn.workers.process.leased_work import LeasedWork, stage_of

@@ -5,8 +5,9 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
+from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import VIRTUAL_DEVICES
 from mallorn.core.settings import Settings
@@ -159,4 +160,16 @@ class Measurer(ABC):
 
     def require(self, need: Need) -> bool:
         """Return True if this step of a finish is possible, else raise MallornError."""
+        return True
+
+
+class DetachedMeasurer(Measurer):
+    """Refuses to time anything: its jobs wait for results of batches (ADR 0063)."""
+
+    def measure(self, *_args: Any, **_options: Any) -> Generator[MeasureResult, None, None]:
+        raise Unavailable("a detached device times batches only", hint="mallorn batch next JOB -o FILE")
+
+    def require(self, need: Need) -> bool:
+        if need is Need.TIME:
+            raise InvalidRequest("a batch carries kernels, not the whole model", hint="mallorn bench MODEL")
         return True

@@ -10,7 +10,7 @@ from mallorn.core.virtual_devices import remove_virtual_device
 from mallorn.workers.device.device_class import Endpoint
 from mallorn.workers.subprocesses.serve_calls import serve
 from mallorn.workers.subprocesses.typed_method import collect_handlers
-from mallorn_research.replay.recorded_trials import REPLAY, RecordedTrials, RecordingReader
+from mallorn_research.replay.measurer import REPLAY, RecordedTrials, RecordingReader
 
 
 def read_target_trials(path: str, name: str, target: str) -> RecordedTrials:

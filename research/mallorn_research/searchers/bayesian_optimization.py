@@ -15,8 +15,7 @@ from mallorn.searchers.base import Proposal, Trial, proposal_method_of
 from mallorn.searchers.bounded_trial_history import fastest
 from mallorn.searchers.failure_and_build_time_penalty import penalise_failures
 from mallorn.searchers.fill_round import Filter
-from mallorn.searchers.filling_searcher import FillingSearcher, Request
-from mallorn.searchers.pooled_searcher import score
+from mallorn.searchers.pooled_searcher import FillingSearcher, Request, score
 from mallorn_research.samplers.spread_batches import Points, squared_distances, standardize_features
 
 LENGTHS: Final = (0.5, 1.0, 2.0, 4.0)

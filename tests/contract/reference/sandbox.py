@@ -8,7 +8,7 @@ from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.interfaces.whole_model_engine import Engine
 from mallorn.workers.sandbox import sandbox, seccomp, system_paths
 from mallorn.workers.subprocesses.child_process import Child
-from mallorn_research.replay.recorded_trials import RecordingReader
+from mallorn_research.replay.measurer import RecordingReader
 from tests.contract.reference.markdown import code, page, table
 from tests.fixtures.system_calls import CALLS
 

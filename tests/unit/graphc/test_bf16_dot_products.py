@@ -10,7 +10,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from mallorn.graphc.quant.bf16_dot_products import Bf16DotProducts
+from mallorn.graphc.quant.dot_products import Bf16DotProducts
 from mallorn.workers.tvm.compile.reference_outputs import replace_special_instructions
 from mallorn.workers.tvm.network.graph_recipes import BF16
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_tvm_target

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tvm import relax
 
 from mallorn.graphc.core.graph_rewriting import WIDEST
-from mallorn.graphc.tasks.mark_rows_and_reductions import LINE, MarkElementwiseRows, choose_vector_width
+from mallorn.graphc.tasks.mark_tasks import LINE, MarkElementwiseRows, choose_vector_width
 from mallorn.workers.tvm.records.tuning_database import apply_trace
 from mallorn.workers.tvm.space.rebuild_schedule import full_trace
 from mallorn.workers.tvm.space.sketches import design_space

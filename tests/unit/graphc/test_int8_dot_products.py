@@ -8,7 +8,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from mallorn.graphc.quant.int8_dot_products import Int8DotProducts
+from mallorn.graphc.quant.dot_products import Int8DotProducts
 from mallorn.workers.tvm.compile.reference_outputs import replace_special_instructions
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
 from mallorn.workers.tvm.programs.tensor_intrinsics import load_intrinsics

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from mallorn.graphc.tasks.keep_packed_weights import FREE, KeepPackedWeights
+from mallorn.graphc.tasks.mark_tasks import FREE, KeepPackedWeights
 from tests.unit.graphc.networks import network, weights
 from tests.unit.graphc.tensor_function_conformance import TensorFunctionConformance
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from tvm import relax
 
-from mallorn.graphc.tasks.mark_rows_and_reductions import LINE, MarkElementwiseRows
+from mallorn.graphc.tasks.mark_tasks import LINE, MarkElementwiseRows
 from tests.unit.graphc.networks import network
 from tests.unit.graphc.tensor_function_conformance import TensorFunctionConformance
 

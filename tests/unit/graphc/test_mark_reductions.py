@@ -5,7 +5,7 @@ from typing import Any
 
 from tvm import relax
 
-from mallorn.graphc.tasks.mark_rows_and_reductions import FOLD, MarkReductions
+from mallorn.graphc.tasks.mark_tasks import FOLD, MarkReductions
 from tests.unit.graphc.networks import network, weights
 from tests.unit.graphc.tensor_function_conformance import TensorFunctionConformance
 

@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 
 from mallorn.core.values.machine import assume_typical_cpu
-from mallorn.graphc.tasks.mark_rows_and_reductions import FOLD, MarkReductions
+from mallorn.graphc.tasks.mark_tasks import FOLD, MarkReductions
 from mallorn.searchers.roller.rank_candidates import ranked
 from mallorn.searchers.space import ChoiceKind
 from mallorn.workers.tvm.programs.loop_nests import nests

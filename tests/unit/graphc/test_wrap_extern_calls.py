@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 
 from mallorn.graphc.export.compile_network import list_tuning_tasks
-from mallorn.graphc.tasks.wrap_extern_calls import WrapExternCalls
+from mallorn.graphc.tasks.mark_tasks import WrapExternCalls
 from tests.unit.graphc.networks import HASWELL, network, random, run
 from tests.unit.graphc.tensor_function_conformance import TensorFunctionConformance
 

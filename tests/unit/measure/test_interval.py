@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mallorn.workers.measure.stopping.slice_precision import interval, remove_outliers
+from mallorn.workers.measure.stopping.adaptive import interval, remove_outliers
 
 TIMES = st.lists(st.floats(0.1, 1e6), min_size=1, max_size=12)
 

@@ -10,7 +10,7 @@ from mallorn.costmodels.random import RandomModel
 from mallorn.searchers.algorithms.genetic_algorithm import Genetic, birth_shares, elite, islands, tournament
 from mallorn.searchers.base import CROSSOVER, MUTATION, Trial
 from mallorn.searchers.fill_round import Filter
-from mallorn.searchers.filling_searcher import Request
+from mallorn.searchers.pooled_searcher import Request
 from mallorn.searchers.simulate_search import fit_on_history
 from mallorn.searchers.space import Matrix
 from mallorn.searchers.synthetic_space import RFACTOR, SyntheticSpace

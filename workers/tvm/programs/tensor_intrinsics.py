@@ -14,12 +14,12 @@ _PACKAGE: Final = "tvm.s_tir.tensor_intrin"
 _OURS: Final = {
     "llvm": (
         "mallorn.graphc.quant.block_quantized_matmul_function",
-        "mallorn.graphc.tasks.mark_rows_and_reductions",
+        "mallorn.graphc.tasks.mark_tasks",
         "mallorn.graphc.conv.fuse_pointwise_into_depthwise",
         "mallorn.graphc.quant.tile_instructions",
     ),
     "cuda": ("mallorn.graphc.matmul.tensor_core_instructions",),
-    "x86": ("mallorn.graphc.quant.bf16_dot_products", "mallorn.graphc.quant.x86_int8_instructions"),
+    "x86": ("mallorn.graphc.quant.dot_products", "mallorn.graphc.quant.x86_int8_instructions"),
 }
 _BY_KIND: Final = {"cuda": "cuda", "rocm": "rocm", "metal": "metal", "hexagon": "hexagon"}
 _BY_MACHINE: Final = {

@@ -1,5 +1,6 @@
 """Write directories of schedules, read ones that may be damaged or untrusted, and convert their
-tuning records, of Mallorn or stock MetaSchedule, to workloads and candidates."""
+tuning records, of Mallorn or stock MetaSchedule, to workloads and candidates.
+"""
 
 import base64
 import json

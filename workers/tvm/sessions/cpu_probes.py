@@ -47,7 +47,7 @@ class Dot(NamedTuple):
 def dot_product_instructions(target: Any) -> Iterator[Dot]:
     """Yield the best dot-product instruction, if any, of a target for bfloat16 and int8."""
     # Imported late: `load_intrinsics` registers their intrinsics in a fifth of the time.
-    from mallorn.graphc.quant.bf16_dot_products import DOT, LLVM, PAIR
+    from mallorn.graphc.quant.dot_products import DOT, LLVM, PAIR
     from mallorn.graphc.quant.x86_int8_instructions import FEATURES, FUNCTION, QUAD
 
     if target_has_features("avx512bf16", target):

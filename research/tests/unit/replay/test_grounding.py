@@ -19,7 +19,7 @@ from benchmarks.lab.synthetic_arena import SyntheticArena
 from benchmarks.search_replay import even_trials
 from mallorn.core.registry import list_names, resolve
 from mallorn.searchers.base import Proposal, Searcher, Trial
-from mallorn.searchers.filling_searcher import Request
+from mallorn.searchers.pooled_searcher import Request
 from mallorn.searchers.space import Candidate, Space
 from mallorn.searchers.synthetic_space import SyntheticSpace
 from research.tests.unit.replay.made_up import made_up

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mallorn.costmodels.xgboost_models import XGBoost
 from mallorn.searchers.decision_space import SketchRules
-from mallorn.searchers.filling_searcher import Request
+from mallorn.searchers.pooled_searcher import Request
 from mallorn.searchers.simulate_search import fit_on_history
 from mallorn.searchers.space import Choice, ChoiceKind, Sketch
 from mallorn.searchers.synthetic_space import SyntheticSpace

@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 
-from mallorn.searchers.filling_searcher import Request
+from mallorn.searchers.pooled_searcher import Request
 from mallorn.searchers.synthetic_space import SyntheticSpace
 from mallorn_research.costmodels.prefix_boosters import GeneratorModel
 from mallorn_research.searchers.sample_decision_model import GENERATED, Generator

@@ -13,8 +13,8 @@ from mallorn.costmodels.xgboost_models import XGBoost
 from mallorn.searchers.algorithms.reinforce import Reinforce
 from mallorn.searchers.base import Trial
 from mallorn.searchers.decision_space import DecisionSpace
-from mallorn.searchers.filling_searcher import Request
 from mallorn.searchers.learning.exploring_learner import MOST, Learner, sample_history
+from mallorn.searchers.pooled_searcher import Request
 from mallorn.searchers.simulate_search import best_us, fit_on_history
 from mallorn.searchers.space import Candidate, Sketch
 from mallorn.searchers.synthetic_space import SyntheticSpace

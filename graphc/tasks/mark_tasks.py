@@ -1,4 +1,4 @@
-"""Mark element-wise functions and reductions that TVM would not vectorise well.
+"""Mark the schedule rules of blocks that TVM's rules leave without vectors, and what no rule may change.
 
 TVM fuses the axes of element-wise functions and splits them into vectors of 64. If a vector
 extends beyond a row, each index is computed and each number loaded separately. The schedule
@@ -15,11 +15,12 @@ from typing import Any
 
 import tvm
 from tvm.ir import TensorLoad
-from tvm.s_tir import SBlock
+from tvm.s_tir import SBlock, SBlockRealize
 from tvm.tirx import BufferStore, IterVar, Mul, Var
 
 from mallorn.graphc.core.graph_pass import Leave, TensorFunctionPass
 from mallorn.graphc.core.graph_rewriting import (
+    OPERATOR,
     RULE,
     SUGGESTS,
     WIDEST,
@@ -31,10 +32,45 @@ from mallorn.graphc.core.graph_rewriting import (
     largest_factor,
     split_in_two,
 )
+from mallorn.graphc.quant import block_quantized_matmul_function, tile_instructions
 
+# Operator of blocks that read a vector in several parts; TVM would re-lay it for one part.
+BY_PART = "concatenate"
+FREE = "layout_free_buffers"  # function attribute: arguments that schedules may re-lay
 LINE = "mallorn_line"
 FOLD = "mallorn_fold"
 VECTORS = 4  # vectors of a register tile: enough that sums do not wait for each other
+
+
+class WrapExternCalls(TensorFunctionPass[None]):
+    """Adds the root block that TVM's passes expect to functions that only call a library."""
+
+    name, is_required = "wrap_extern_calls", True
+
+    def check(self, function: Any) -> None:
+        blocks = collect_nodes(function.body, SBlock)
+        if not isinstance(function.body, SBlockRealize) or len(blocks) > 1 or blocks[0].name_hint == "root":
+            raise Leave("the function has blocks already")
+
+    def rewrite(self, function: Any, facts: None) -> Any:
+        root = SBlock([], [], [], "root", function.body)
+        return function.with_body(SBlockRealize([], True, root))
+
+
+class KeepPackedWeights(TensorFunctionPass[None]):
+    """Keeps schedules from changing the layout of packed weights and concatenated parts."""
+
+    name, rules = "keep_packed_weights", (block_quantized_matmul_function.RULE, tile_instructions.RULE)
+
+    def check(self, function: Any) -> None:
+        annotations = [block.annotations for block in collect_nodes(function, SBlock)]
+        if not any(a.get(RULE) in self.rules or a.get(OPERATOR) == BY_PART for a in annotations):
+            raise Leave("the function has no weights in blocks or tiles, and joins no parts")
+        if FREE not in (function.attrs or {}):
+            raise Leave("the function has no weights whose layout may change")
+
+    def rewrite(self, function: Any, facts: None) -> Any:
+        return function.without_attr(FREE)
 
 
 @dataclass(frozen=True)
