@@ -10,7 +10,6 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.storable_json import read_json
 
 Item = TypeVar("Item")
-Other = TypeVar("Other")
 MAX_LIMIT = 1000
 
 
@@ -20,9 +19,6 @@ class Page(Generic[Item]):
 
     items: list[Item]
     cursor: str | None
-
-    def map_items(self, make: Callable[[Item], Other]) -> "Page[Other]":
-        return Page([make(item) for item in self.items], self.cursor)
 
 
 def encode_cursor(*position: str | float) -> str:
@@ -47,10 +43,3 @@ def page(rows: Sequence[Item], limit: int, position: Callable[[Item], tuple[str 
     items = list(rows[:limit])
     has_more = len(rows) > limit
     return Page(items, encode_cursor(*position(items[-1])) if has_more else None)
-
-
-def check_limit(limit: int) -> int:
-    """Return `limit`. Raises InvalidRequest unless it is between 1 and MAX_LIMIT."""
-    if not 1 <= limit <= MAX_LIMIT:
-        raise InvalidRequest(f"limit must be between 1 and {MAX_LIMIT}")
-    return limit

@@ -27,7 +27,7 @@ from mallorn.core.states import JobState, MeasurementKind
 from mallorn.core.values.access_control import ApiKey, AuditEntry, NewApiKey, OwnerStatus
 from mallorn.db.database_clock import now
 from mallorn.db.migrate import OldTables, check_table_version
-from mallorn.db.paging import Page, check_limit, decode_cursor, page
+from mallorn.db.paging import Page, decode_cursor, page
 from mallorn.db.repositories.base import Repository, seconds_from_now
 from mallorn.db.repositories.job_transitions import cancel
 from mallorn.db.repositories.jobs import ACTIVE
@@ -353,7 +353,7 @@ class Audit(Repository):
     def page(self, owner: str | None, cursor: str | None = None, limit: int = 50) -> Page[AuditEntry]:
         """Return requests by an owner or on their keys, newest first; None means all."""
         is_older = true() if cursor is None else AuditRow.id < decode_cursor(cursor, int)[0]
-        query = select(AuditRow).where(is_older).order_by(AuditRow.id.desc()).limit(check_limit(limit) + 1)
+        query = select(AuditRow).where(is_older).order_by(AuditRow.id.desc()).limit(limit + 1)
         if owner is not None:  # each of the two columns has its own index
             newest = select(AuditRow.id).where(is_older).order_by(AuditRow.id.desc()).limit(limit + 1)
             ids = (newest.where(column == owner).subquery() for column in (AuditRow.owner, AuditRow.subject))

@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Row, ScalarSelect, String, and_, cast, fun
 from mallorn.core.cost_model_name import CostModelName
 from mallorn.core.states import MeasurementKind, RoundState, WorkKind
 from mallorn.core.values.decision_log import RoundStatus
-from mallorn.db.paging import Page, check_limit, decode_cursor, page
+from mallorn.db.paging import Page, decode_cursor, page
 from mallorn.db.repositories.base import Repository
 from mallorn.db.repositories.measurement_filters import has_failed, is_eligible, is_usable_by_job
 from mallorn.db.tables import CostModelRow, Job, LeaseRow, Measurement, Round, Task
@@ -52,7 +52,7 @@ class DecisionLog(Repository):
             last = decode_cursor(cursor, int)[0]
             query = query.where(Round.index > last if oldest_first else Round.index < last)
         order = Round.index.asc() if oldest_first else Round.index.desc()
-        rows = self.session.execute(query.order_by(order).limit(check_limit(limit) + 1))
+        rows = self.session.execute(query.order_by(order).limit(limit + 1))
         return page([_status(row) for row in rows], limit, lambda status: (status.index,))
 
 

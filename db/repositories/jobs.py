@@ -15,7 +15,7 @@ from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.job import JobStep
 from mallorn.core.values.machine import Machine
 from mallorn.db.database_clock import now
-from mallorn.db.paging import Page, check_limit, decode_cursor, page
+from mallorn.db.paging import Page, decode_cursor, page
 from mallorn.db.repositories.base import UNEXPLAINED, Repository, is_owned_by, require_row
 from mallorn.db.repositories.devices import has_machine_key, machine_key_of
 from mallorn.db.repositories.job_progress import count_by_outcome
@@ -189,7 +189,7 @@ class Jobs(Repository):
         query = query.order_by(Job.created_at.desc(), Job.id.desc())
         if cursor is not None:
             query = query.where(tuple_(Job.created_at, Job.id) < tuple_(*decode_cursor(cursor, float, str)))
-        jobs = self.session.scalars(query.limit(check_limit(limit) + 1)).all()
+        jobs = self.session.scalars(query.limit(limit + 1)).all()
         return page(jobs, limit, lambda job: (job.created_at, job.id))
 
     def move_to_state(

@@ -15,7 +15,7 @@ from mallorn.core.values.dataset import Record
 from mallorn.core.values.manifest import MeasuredOn
 from mallorn.core.values.trial import Trial
 from mallorn.db.measurement_codec import pack_decisions, pack_times, unpack_decisions, unpack_times
-from mallorn.db.paging import Page, check_limit, decode_cursor, page
+from mallorn.db.paging import Page, decode_cursor, page
 from mallorn.db.repositories.base import Repository, equalities, is_owned_by
 from mallorn.db.repositories.leases import LeaseToken, Token, WorkItem, is_still_held
 from mallorn.db.repositories.measurement_filters import BUILD_FAILURES, TrialLimits
@@ -193,7 +193,7 @@ class Records(Repository):
             .join(SketchRow, SketchRow.id == Measurement.sketch_id)
             .join(Device, Device.id == Measurement.device_id, isouter=True)
             .order_by(Measurement.id.desc())
-            .limit(check_limit(limit) + 1)
+            .limit(limit + 1)
         )
         if owner is not None:
             query = query.where(Measurement.job_id.in_(select(Job.id).where(is_owned_by(owner))))

@@ -11,7 +11,7 @@ from mallorn.core.states import MeasurementKind
 from mallorn.core.values.dataset import VerifiedSchedule, WholeSchedule
 from mallorn.core.values.trial import Trial
 from mallorn.db.measurement_codec import pack_text, pack_times, unpack_text, unpack_times
-from mallorn.db.paging import Page, check_limit, decode_cursor, page
+from mallorn.db.paging import Page, decode_cursor, page
 from mallorn.db.repositories.base import Repository, equalities, is_owned_by, require_row
 from mallorn.db.repositories.measurement_filters import is_not_refuted, is_shared
 from mallorn.db.repositories.measuring_contexts import is_inside_model
@@ -71,7 +71,7 @@ class Schedules(Repository):
         promoted. `beaten` adds slower schedules, fastest first.
         """
         query = _select_named_schedules(owner).options(defer(Schedule.trace), defer(Schedule.run_us))
-        query = query.order_by(*PLACE).limit(check_limit(limit) + 1)
+        query = query.order_by(*PLACE).limit(limit + 1)
         query = query.where(*equalities((Workload.key, TargetRow.key), (workload, target)))
         if workload_ids is not None:
             query = query.where(self.is_among(Schedule.workload_id, workload_ids))
@@ -91,7 +91,8 @@ class Schedules(Repository):
         if cursor is not None:
             position = decode_cursor(cursor, str, str, int, int, float, int)
             query = query.where(tuple_(*PLACE) > tuple_(*position))
-        return page(self.session.execute(query).all(), limit, _page_position).map_items(_verified)
+        rows = page(self.session.execute(query).all(), limit, _page_position)
+        return Page([_verified(row) for row in rows.items], rows.cursor)
 
     def get(self, schedule_id: int, owner: str | None) -> WholeSchedule:
         """Return a schedule that a job of the owner promoted. Raises NotFound if there is

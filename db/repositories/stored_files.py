@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Select, delete, exists, or_, select, true,
 from mallorn.core.cost_model_name import CostModelName
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.db.database_clock import now
-from mallorn.db.paging import Page, check_limit, decode_cursor, page
+from mallorn.db.paging import Page, decode_cursor, page
 from mallorn.db.repositories.base import Repository, require_row
 from mallorn.db.repositories.cost_models import CostModelVersions
 from mallorn.db.repositories.job_events_and_warnings import NewJobWarning, Warnings
@@ -80,7 +80,7 @@ class Models(Repository):
 
     def list(self, owner: str | None, cursor: str | None = None, limit: int = 50) -> Page[Model]:
         """Return a page of an owner's models, newest first."""
-        query = select(Model).where(_owned(owner)).order_by(*_NEWEST).limit(check_limit(limit) + 1)
+        query = select(Model).where(_owned(owner)).order_by(*_NEWEST).limit(limit + 1)
         if cursor is not None:
             query = query.where(tuple_(*_PLACE) < tuple_(*decode_cursor(cursor, float, str, str)))
         models = self.session.scalars(query).all()

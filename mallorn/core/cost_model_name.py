@@ -48,8 +48,3 @@ def base_family(op: str) -> str:
 def private_family_prefix(owner: str) -> str:
     """Return the prefix of the families of an owner's private jobs."""
     return f"{PRIVATE}{sha256(owner.encode()).hexdigest()[:_CHARS]}:"
-
-
-def has_family_prefix(family: str, prefix: str) -> bool:
-    """Return whether a family has an owner's prefix or, if that is empty, is public."""
-    return family.startswith(prefix) if prefix else not family.startswith(PRIVATE)

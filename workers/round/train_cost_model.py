@@ -9,7 +9,7 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from mallorn.core.check_plugin_classes import check_allowed_classes, convert_plugin_errors
-from mallorn.core.cost_model_name import CostModelName, has_family_prefix
+from mallorn.core.cost_model_name import PRIVATE, CostModelName
 from mallorn.core.errors import InvalidRequest, MissingPackage, PluginFailed, Unavailable
 from mallorn.core.job_options import KeptOptions
 from mallorn.core.outcomes import Outcome
@@ -89,7 +89,7 @@ def train(runtime: Runtime, job_id: str, task_id: int) -> None:
                 check_allowed_classes(options, runtime.settings.plugins)
                 data = _load_data(session, job, refit)
                 model, base = create_untrained_model(session, options, data.op, job.target_id, job.machine)
-            family_text = family if has_family_prefix(family, "") else "one job or owner"
+            family_text = "one job or owner" if family.startswith(PRIVATE) else family
             with runtime.stage_run(StageKind.TRAIN, job_id, f"training {name} for {family_text}"):
                 version = _fit(
                     refit, data, model, base, FeatureLookup(runtime.database, runtime.compiler, runtime.lower)
