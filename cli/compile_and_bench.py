@@ -327,7 +327,7 @@ def print_latencies(latency_us: Mapping[str, "ModelLatency | None"], disturbance
 def time_engines(model: "WholeModel", names: Sequence[str], libraries: Mapping[str, Path]) -> "FairRace":
     """Time engines in turn, TVM's with these libraries, while other work of the services here pauses.
     Raises what `check_library_outputs` raises if the tuned model's outputs are not onnxruntime's."""
-    from mallorn.workers.host.locks import HostLock
+    from mallorn.workers.host.host_lock import HostLock
     from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME
     from mallorn.workers.whole_model.engines import Engines
 

@@ -224,7 +224,7 @@ def check_onnxruntime() -> str:
 
 def check_host(data: Path) -> None:
     """Run the fast checks before a service starts here. Raises the first check's error."""
-    from mallorn.workers.host.locks import CoreLock
+    from mallorn.workers.host.host_lock import CoreLock
 
     check_linker()
     CoreLock().files()

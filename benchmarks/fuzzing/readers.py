@@ -34,8 +34,8 @@ from mallorn.workers.shared_schedules.target_folders import PROVENANCE, iterate_
 from mallorn.workers.shared_schedules.target_folders import TARGET as TARGET_FILE
 from mallorn_research.pretraining.read_measurements import read_training_data
 from mallorn_research.pretraining.training_data import rows_for
-from mallorn_research.tuner_logs import metaschedule, tenset
-from mallorn_research.tuner_logs.auto_scheduler_steps import read_steps
+from mallorn_research.tuner_logs import auto_scheduler, metaschedule
+from mallorn_research.tuner_logs.auto_scheduler import read_steps
 from tests.fixtures.elf_files import METADATA, elf_bytes
 
 Read = Callable[[bytes, Path], object]
@@ -72,7 +72,7 @@ def _tenset(data: bytes, folder: Path) -> object:
     file = folder / "log.json"
     file.write_bytes(data)
     problems: list[Problem] = []
-    for record in tenset.read_records(file, problems.append):
+    for record in auto_scheduler.read_records(file, problems.append):
         try:
             read_steps(record.steps)
         except ValueError:  # which training counts, and goes on

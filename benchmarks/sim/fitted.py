@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, Final
 
 LOWER_SIDE: Final = "mallorn.services.planner.power_law_belief:LOWER_SIDE"
-FIRST_VISIT: Final = "mallorn.services.planner.policy:DynaTune.first_visit"
+FIRST_VISIT: Final = "mallorn.services.planner.dynatune:DynaTune.first_visit"
 SHARE_THAT_MATTERS: Final = "mallorn.services.planner.eligible_tasks:SHARE_THAT_MATTERS"
 
 # By model left out: "module:CONSTANT" -> value. The lower side is the best of 0.5, 0.6, ... 1.0 for the log

@@ -79,11 +79,11 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "contention": "mallorn.workers.finish.choose_under_load:choose_schedules_under_load",
     },
     "policy": {
-        "dynatune": "mallorn.services.planner.policy:DynaTune",
-        "familyseer": "mallorn.services.planner.policy:FamilySeer",
-        "gradient": "mallorn.services.planner.policy:Gradient",
-        "random": "mallorn.services.planner.policy:RandomChoice",
-        "round-robin": "mallorn.services.planner.policy:RoundRobin",
+        "dynatune": "mallorn.services.planner.dynatune:DynaTune",
+        "familyseer": "mallorn.services.planner.familyseer:FamilySeer",
+        "gradient": "mallorn.services.planner.ansor_gradient:Gradient",
+        "random": "mallorn.services.planner.baseline_policies:RandomChoice",
+        "round-robin": "mallorn.services.planner.baseline_policies:RoundRobin",
     },
     "families": {
         "none": "mallorn.services.planner.families.base:NoFamilies",

@@ -22,7 +22,7 @@ from mallorn.workers.device.device_class import DeviceClass, Endpoint
 from mallorn.workers.device.prepare_session import set_runtime_environment
 from mallorn.workers.device.session_gateway import GatewayClient, SessionGateway
 from mallorn.workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH, TrackerClient, tracker_key
-from mallorn.workers.host.locks import lock_identity
+from mallorn.workers.host.host_lock import lock_identity
 from mallorn.workers.interfaces.device_runner import LibraryRun, Runner
 from mallorn.workers.interfaces.tensor_arguments import Arguments, Tensor
 from mallorn.workers.measure.tracked_devices import Fleet

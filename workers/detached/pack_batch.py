@@ -48,7 +48,7 @@ from mallorn.workers.finish.final_candidates import Contest, select_final_candid
 from mallorn.workers.finish.numeric_check import RUN_TIMEOUT_SEC, SEED, Verifier
 from mallorn.workers.hardware_probe.run import ensure_machine
 from mallorn.workers.host.code_digest import TVM_VERSION
-from mallorn.workers.host.locks import HostLock
+from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.interfaces.device_runner import GRACE_SEC, Runner
 from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE, Arguments
 from mallorn.workers.measure.build_candidates import Builds, BuiltCandidate

@@ -15,7 +15,7 @@ from mallorn.core.installation import python_path
 from mallorn.core.targets import Target, parse_target
 from mallorn.graphc.export.cpu_features import X86
 from mallorn.workers.device.cpu_speed_limits import CpuFacts, cpu_info, describe_cpus
-from mallorn.workers.host.locks import lock_identity
+from mallorn.workers.host.host_lock import lock_identity
 from mallorn.workers.sandbox.sandbox import allowed_environment
 from mallorn.workers.sandbox.seccomp import X86_64
 from mallorn.workers.sandbox.syscall import syscall

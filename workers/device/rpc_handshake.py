@@ -10,7 +10,7 @@ from mallorn.core.address_checks import is_from_this_user
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.host_id import host_id
 from mallorn.workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH, Address, receive_exactly
-from mallorn.workers.host.locks import lock_identity
+from mallorn.workers.host.host_lock import lock_identity
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from mallorn.workers.device.prepare_session import runtime_facts, set_runtime_en
 from mallorn.workers.device.private_sockets import listen
 from mallorn.workers.device.serve_tracker import OnReady, log_ready
 from mallorn.workers.device.tracker_client import NO_KEY, Address, tracker_key
-from mallorn.workers.host.locks import CoreLock
+from mallorn.workers.host.host_lock import CoreLock
 from mallorn.workers.sandbox.sandbox import BEST_EFFORT
 from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
 

@@ -26,9 +26,9 @@ from mallorn.workers.device.random_and_saved_arrays import random_fill
 from mallorn.workers.device.rpc_handshake import NO_SESSION
 from mallorn.workers.device.session_channel import DeviceLink
 from mallorn.workers.device.slice_timer import NEXT_SLICE, SliceTimer
+from mallorn.workers.host.host_lock import CoreLock
 from mallorn.workers.host.host_memory import free_bytes
 from mallorn.workers.host.load_meter import LoadMeter
-from mallorn.workers.host.locks import CoreLock
 from mallorn.workers.sandbox.landlock import READ_FILE
 
 log = logging.getLogger(__name__)

@@ -20,8 +20,8 @@ from mallorn.workers.finish.export_directory import ExportFailed, largest_shapes
 from mallorn.workers.finish.shape_dispatch import dispatch_to_next_size
 from mallorn.workers.finish.step_log import StepLog
 from mallorn.workers.host.background_load import run_load_programs
+from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.host.host_memory import is_large
-from mallorn.workers.host.locks import HostLock
 from mallorn.workers.interfaces.model_compiler import REGION, Compiled, ModelCompiler, Tuned
 from mallorn.workers.interfaces.whole_model_engine import NodeDifference
 from mallorn.workers.measure.tracked_devices import of_class, shares_locks

@@ -18,7 +18,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.machine import Cache, GpuAttributes, Machine, assume_typical_cpu, assume_typical_gpu
 from mallorn.workers.device.device_class import DeviceClass, Endpoint
 from mallorn.workers.device.slice_timing_result import Slice
-from mallorn.workers.host.locks import HostLock
+from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
 from mallorn.workers.interfaces.hardware_probes import Finds, Probe, group_by_library
 from mallorn.workers.interfaces.whole_model_engine import Engine

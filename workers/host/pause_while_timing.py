@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from mallorn.core.errors import HostFault
-from mallorn.workers.host.locks import CoreLock
+from mallorn.workers.host.host_lock import CoreLock
 from mallorn.workers.subprocesses.child_process import Child
 
 SLICE_SEC: Final = 0.2  # so long a candidate may have to wait for the child to stop

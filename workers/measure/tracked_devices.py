@@ -12,7 +12,7 @@ from mallorn.core.storable_json import quote_untrusted
 from mallorn.core.targets import Target, parse_target
 from mallorn.workers.device.device_class import DeviceClass, Endpoint, endpoint_of
 from mallorn.workers.device.tracker_client import TrackerClient, tracker_key
-from mallorn.workers.host.locks import lock_identity
+from mallorn.workers.host.host_lock import lock_identity
 
 log = logging.getLogger(__name__)
 REMEMBERED: Final = 64  # most recent warnings about ignored devices, each of which is logged once

@@ -14,7 +14,7 @@ from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.workers.device.device_class import DeviceClass, no_device_error
-from mallorn.workers.host.locks import HostLock
+from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.interfaces.candidate_compiler import Library
 from mallorn.workers.interfaces.device_runner import Runner
 from mallorn.workers.measure.build_candidates import Builds, BuiltCandidate

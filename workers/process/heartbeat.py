@@ -23,7 +23,7 @@ from mallorn.db.repositories.withdraw_measurements import CLOCKS_SEC, Withdrawal
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.session import Database
 from mallorn.workers.host.code_digest import TVM_VERSION, current_builder_name
-from mallorn.workers.host.locks import lock_identity
+from mallorn.workers.host.host_lock import lock_identity
 from mallorn.workers.measure.tracked_devices import Fleet
 
 log = logging.getLogger(__name__)

@@ -23,8 +23,8 @@ from mallorn.db.repositories.workers import StageRuns
 from mallorn.db.session import Database
 from mallorn.workers.device.detect_host import available_cores
 from mallorn.workers.device.device_class import DeviceClass
+from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.host.host_memory import total_bytes
-from mallorn.workers.host.locks import HostLock
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Candidates, Validate
 from mallorn.workers.interfaces.device_runner import Runner
 from mallorn.workers.interfaces.model_compiler import ModelCompiler

@@ -32,7 +32,7 @@ from mallorn.db.repositories.trials import Trials
 from mallorn.db.session import Database
 from mallorn.searchers.base import Proposal
 from mallorn.workers.hardware_probe.run import ensure_machine
-from mallorn.workers.host.locks import HostLock
+from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult
 from mallorn.workers.measure.roofline_check import reject_implausible, shortest_plausible_us
 from mallorn.workers.model_import.run import check_import

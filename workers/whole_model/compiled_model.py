@@ -16,7 +16,7 @@ from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.machine import Machine
 from mallorn.core.values.manifest import Manifest
 from mallorn.graphc.export.export_checks import LARGEST_ERROR_ROUNDED, largest_allowed_error
-from mallorn.workers.host.locks import HostLock
+from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.interfaces.model_compiler import (
     Compiled,
     Extraction,

@@ -24,9 +24,8 @@ from mallorn.db.session import Database
 from mallorn.workers.round.loaded_round import descriptors
 from mallorn_research.pretraining.read_measurements import MOST_ROWS
 from mallorn_research.pretraining.training_data import TaskData, TrainingData
-from mallorn_research.tuner_logs.auto_scheduler_steps import ReadSteps, read_steps
+from mallorn_research.tuner_logs.auto_scheduler import FORMAT, ReadSteps, read_steps
 from mallorn_research.tuner_logs.foreign_records import ForeignRecords, ForeignTrial
-from mallorn_research.tuner_logs.tenset import FORMAT
 
 DEEP: Final = 4  # tile levels of loops with data reuse; auto_scheduler tiles no other loops
 # Keyed by the numbers of a stage's loops with all tile levels and of its reduction loops.

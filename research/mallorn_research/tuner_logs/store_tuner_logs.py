@@ -10,7 +10,7 @@ from mallorn.db.dataset.snapshots import Progress, ignore_progress
 from mallorn.db.session import Database
 from mallorn.workers.shared_schedules.import_records import find_databases
 from mallorn.workers.shared_schedules.read_json_lines import LoadedLog, Report
-from mallorn_research.tuner_logs import metaschedule, tenset
+from mallorn_research.tuner_logs import auto_scheduler, metaschedule
 from mallorn_research.tuner_logs.foreign_records import ForeignRecords
 
 BATCH: Final = 2_000
@@ -50,7 +50,7 @@ def load_log(database: Database, log: Path, report: Report) -> LoadedLog:
         counts, lines = metaschedule.load_metaschedule(database, log, report)
         records = metaschedule.read_database(log, report, lines)
     else:
-        counts, records = LoadedLog(), tenset.read_records(log, report)
+        counts, records = LoadedLog(), auto_scheduler.read_records(log, report)
     while batch := list(islice(records, BATCH)):
         with database.transaction() as session:
             new_count = ForeignRecords(session).add(batch)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from mallorn.workers.host.locks import CoreLock
+from mallorn.workers.host.host_lock import CoreLock
 from tests.fixtures.waiting import PATIENCE, wait_for
 
 HOLDER = """
 import sys
 from pathlib import Path
-from mallorn.workers.host.locks import CoreLock
+from mallorn.workers.host.host_lock import CoreLock
 assert CoreLock(Path(sys.argv[1])).lock_exclusively(0)
 print("held", flush=True)
 sys.stdin.read()

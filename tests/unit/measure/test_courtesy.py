@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mallorn.core.errors import HostFault
-from mallorn.workers.host.locks import CoreLock
+from mallorn.workers.host.host_lock import CoreLock
 from mallorn.workers.host.pause_while_timing import paused_while_timing
 from tests.fixtures.waiting import PATIENCE, wait_for
 

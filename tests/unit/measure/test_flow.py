@@ -18,7 +18,7 @@ from mallorn.core.values.fleet import DeviceInfo
 from mallorn.core.values.trial import Trial
 from mallorn.searchers.space import Candidate, Sketch
 from mallorn.workers.device.device_class import Endpoint
-from mallorn.workers.host.locks import HostLock, lock_identity
+from mallorn.workers.host.host_lock import HostLock, lock_identity
 from mallorn.workers.measure.build_candidates import Builds, BuiltCandidate
 from mallorn.workers.measure.device_runs import DeviceRuns
 from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult

@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mallorn.core.registry import REGISTRY, resolve
+from mallorn.services.planner.familyseer import small_round_size
 from mallorn.services.planner.plan_rounds import plan_rounds
-from mallorn.services.planner.policy import Policy, small_round_size
+from mallorn.services.planner.policy import Policy
 from tests.kits.policies_and_beliefs import ROUND, PolicyTestCase, arms, job, measured, task
 
 POLICIES = sorted(REGISTRY["policy"])

@@ -8,7 +8,7 @@ import pytest
 
 from mallorn.core.host_id import host_folder
 from mallorn.stack.temporary_files import PREFIX, create_process_folder, remove_abandoned_folders
-from mallorn.workers.host.locks import CoreLock
+from mallorn.workers.host.host_lock import CoreLock
 from tests.fixtures.processes import UNTIL_KILLED, beside
 
 HOLDING = """

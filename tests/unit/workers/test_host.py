@@ -7,7 +7,7 @@ from threading import Event, Thread
 
 import pytest
 
-from mallorn.workers.host.locks import LOCK_NAME, CoreLock, HostLock
+from mallorn.workers.host.host_lock import LOCK_NAME, CoreLock, HostLock
 from tests.fixtures.waiting import wait_for
 
 LONG_SEC = 300.0
@@ -114,7 +114,7 @@ def test_work_waits_for_one_who_is_alone_only_so_long(tmp_path: Path) -> None:
 
 def test_a_dead_holder_holds_nothing(tmp_path: Path) -> None:
     holding = (
-        "from pathlib import Path; import sys, time; from mallorn.workers.host.locks import HostLock\n"
+        "from pathlib import Path; import sys, time; from mallorn.workers.host.host_lock import HostLock\n"
         "with HostLock(Path(sys.argv[1])).hold_exclusive():\n    print('held', flush=True); time.sleep(900)"
     )
     command = [sys.executable, "-c", holding, str(tmp_path)]

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from mallorn.core.errors import HostFault
-from mallorn.workers.host.locks import CoreLock, HostLock, lock_identity, open_lock
+from mallorn.workers.host.host_lock import CoreLock, HostLock, lock_identity, open_lock
 from tests.fixtures.users import NOBODY, SOMEBODY, as_user, only_root
 
 

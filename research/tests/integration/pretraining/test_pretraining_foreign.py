@@ -21,9 +21,9 @@ from mallorn.db.session import Database
 from mallorn_research.pretraining.from_tuner_logs import UNKNOWN, UNREADABLE, add_tuner_log_records
 from mallorn_research.pretraining.read_measurements import read_measurements
 from mallorn_research.pretraining.training_data import TrainingData, rows_for
+from mallorn_research.tuner_logs.auto_scheduler import FORMAT
 from mallorn_research.tuner_logs.foreign_records import ForeignRecords
 from mallorn_research.tuner_logs.store_tuner_logs import find_logs, load_log
-from mallorn_research.tuner_logs.tenset import FORMAT
 from research.tests.fixtures.tenset_log import TARGETS, product_steps, record, write_products
 from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.database import BOTH

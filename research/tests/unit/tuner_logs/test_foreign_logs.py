@@ -11,10 +11,10 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.manifest import RECORDS, WORKLOADS
 from mallorn.workers.shared_schedules.import_records import find_databases
 from mallorn.workers.shared_schedules.read_json_lines import Problem
+from mallorn_research.tuner_logs.auto_scheduler import read_records
 from mallorn_research.tuner_logs.foreign_records import ForeignTrial
 from mallorn_research.tuner_logs.metaschedule import read_database
 from mallorn_research.tuner_logs.store_tuner_logs import find_logs
-from mallorn_research.tuner_logs.tenset import read_records
 
 TARGET = "llvm -keys=cpu -link-params=0 -mcpu=skylake-avx512 -model=platinum-8272"
 TASK = '["d7b65649a4dd54becea0a52aabbc5af5", 1, 1000, 1, 1000]'

@@ -11,7 +11,7 @@ from mallorn.costmodels.views import PRIMITIVES
 from mallorn.searchers.space import Matrix
 from mallorn_research.features.resolved_trace import steps_of
 from mallorn_research.features.schedule_primitives_view import FIRST_NUMBER, KINDS, OTHER, Primitives
-from mallorn_research.tuner_logs.auto_scheduler_steps import ReadSteps, Tile, read_steps
+from mallorn_research.tuner_logs.auto_scheduler import ReadSteps, Tile, read_steps
 from research.tests.fixtures.tenset_log import product_steps
 
 ROWS, COLUMNS = (1, 64, 8), (2, 32, 1)

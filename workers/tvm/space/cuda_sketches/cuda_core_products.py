@@ -19,7 +19,7 @@ from mallorn.core.compute_capability import AMPERE, capability
 from mallorn.core.values.machine import element_bytes
 from mallorn.workers.tvm.programs.normalized_product import NormalizedProduct, normalize
 from mallorn.workers.tvm.space.cuda_sketches import blocks
-from mallorn.workers.tvm.space.cuda_sketches.fragments import SHARED, find_product
+from mallorn.workers.tvm.space.cuda_sketches.tensor_core_products import SHARED, find_product
 
 KIND: Final = "cuda core product"
 _SIDES: Final = (4, 8, 16, 32, 64, 128)  # multiples to which rows and columns may be padded

@@ -18,7 +18,7 @@ from mallorn.core.values.machine import element_bytes
 from mallorn.graphc.core.graph_rewriting import OPERATOR
 from mallorn.graphc.matmul.tensor_core_instructions import FILL, own_name
 from mallorn.workers.tvm.space.cuda_sketches import blocks
-from mallorn.workers.tvm.space.cuda_sketches.fragments import (
+from mallorn.workers.tvm.space.cuda_sketches.tensor_core_products import (
     HALVES,
     MOST_FRAGMENTS,
     SHARED,
