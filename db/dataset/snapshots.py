@@ -1,4 +1,4 @@
-"""Freeze a set of measurements under a name, read it again, and write it as Parquet files."""
+"""Freeze measurements under a name, read them again, and write them as Parquet files."""
 
 import errno
 import hashlib

@@ -1,4 +1,4 @@
-"""Workloads, the tensor programs of the dataset, and their sketches: schedules without decisions."""
+"""Workloads, the tensor programs of the dataset, and sketches: their undecided schedules."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence

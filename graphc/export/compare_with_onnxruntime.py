@@ -39,7 +39,7 @@ def _without_rounding(path: str) -> bytes:
 
 
 def compute_values(model: Any, inputs: Mapping[str, Array], names: Sequence[str]) -> dict[str, Array]:
-    """Return what onnxruntime computes for values of an ONNX graph, not only its outputs."""
+    """Return what onnxruntime computes for values of a graph, not only its outputs."""
     from onnx import ValueInfoProto
 
     values = {name: inputs[name] for name in names if name in inputs}

@@ -1,4 +1,4 @@
-"""Compute operators on constants at compile time, reorder constant weights, and share equal constants."""
+"""Compute operators on constants, reorder constant weights, and share equal constants."""
 
 import hashlib
 import operator

@@ -1,4 +1,4 @@
-"""Cancel transposes, move them after element-wise operators, and transpose the last axis by tiles."""
+"""Cancel transposes, move them after element-wise operators, and transpose by tiles."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -206,7 +206,7 @@ class Folding:
             return declared
         except Exception:  # ONNX raises many error classes for malformed nodes; TVM may accept them
             return declared
-        return {name: kind for name, kind in inferred_types.items() if _has_rank(kind)} | {
+        return {name: kind for name, kind in inferred_types.items() if kind.tensor_type.HasField("shape")} | {
             name: kind for name, kind in declared.items() if sizes_of(inferred_types.get(name)) is None
         }
 
@@ -288,13 +288,8 @@ Given = Sequence[Typed | None]
 Attributes = Mapping[str, Any]
 
 
-def _has_rank(kind: TypeProto) -> bool:
-    """Return whether a type tells how many sizes a tensor has; Shape needs no more."""
-    return bool(kind.tensor_type.HasField("shape"))
-
-
 def _without_activation(node: NodeProto) -> NodeProto:
-    """Return ONNX's own operator whose results have the types of onnxruntime's fused one."""
+    """Return ONNX's operator whose results have the types of onnxruntime's fused one."""
     result = NodeProto(op_type=_SIZES_OF[node.op_type], input=node.input, output=node.output, name=node.name)
     kept = [attribute for attribute in node.attribute if not attribute.name.startswith("activation")]
     result.attribute.extend(kept)

@@ -155,22 +155,21 @@ def _require_inference_batch_norm(form: NodeRewriter) -> None:
 
 
 def _drop_empty_parts(form: NodeRewriter) -> None:
-    """Leave out what a Concat takes nothing from: TVM cannot load a constant without elements."""
-    axis, parts = form.attribute("axis", 0), list(form.node.input)
-    sizes = [form.sizes(index) for index in range(len(parts))]
-    kept = [part for part, size in zip(parts, sizes, strict=True) if not size or size[axis] != 0]
+    """Leave out empty parts of a Concat: TVM cannot load a constant without elements."""
+    parts = form.node.input
+    kept = [part for index, part in enumerate(parts) if 0 not in (form.sizes(index) or ())]
     if 0 < len(kept) < len(parts):
-        form.write("Concat", *kept, axis=axis, name=form.node.output[0])
+        form.copy(kept)
 
 
 def _count_nonzero(form: NodeRewriter) -> None:
     """Rewrite the shape of a NonZero, of which programs read the count alone."""
-    source, is_part = form.producer(0), form.attribute("start", 0) or form.attribute("end", None) is not None
-    if source is None or source.op_type != "NonZero" or is_part:
+    source, is_cut = form.producer(0), form.attribute("start", 0) or form.attribute("end", 0)
+    if source is None or source.op_type != "NonZero" or is_cut:
         return
     data = source.input[0]
     ones = form.write("Cast", form.write("Cast", data, to=TensorProto.BOOL), to=TensorProto.INT64)
-    count = form.write("Reshape", form.write("ReduceSum", ones, keepdims=0), form.integers(1))
+    count = form.write("ReduceSum", form.write("Reshape", ones, form.integers(-1)), keepdims=1)
     rank = form.write("Shape", form.write("Shape", data))
     form.write("Concat", rank, count, axis=0, name=form.node.output[0])
 

@@ -56,10 +56,10 @@ def session_options(
 
     `directory` is what `mallorn tune --out` wrote, or a folder with several of these. onnxruntime
     computes what no library does, and what it computed faster where the job ran; a warning in its
-    log says so. `model` is the ONNX file or its bytes, and needed only if the session is created from bytes. `options` are an
-    `onnxruntime.SessionOptions` to which the provider is added, with its number of threads set
-    before; otherwise new ones are made. Raises OptionRefused if the directory has no library,
-    LibraryRefused if this installation has no provider.
+    log says so. `model` is the ONNX file or its bytes, and needed only if the session is created
+    from bytes. `options` are an `onnxruntime.SessionOptions` to which the provider is added, with
+    its number of threads set before; otherwise new ones are made. Raises OptionRefused if the
+    directory has no library, LibraryRefused if this installation has no provider.
     """
     folder = Path(directory).absolute()
     if not any(True for pattern in LIBRARIES for _ in folder.glob(pattern)):

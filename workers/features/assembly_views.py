@@ -1,4 +1,4 @@
-"""Compute the features `code` and `executed` of a candidate from its assembly, as Tuna does."""
+"""Compute a candidate's features `code` and `executed` from its assembly, as Tuna does."""
 
 import re
 from collections.abc import Sequence

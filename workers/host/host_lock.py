@@ -1,4 +1,4 @@
-"""Locks of this host: on its cores, to time or to compute, and on the host, for a whole model.
+"""Locks of this host: on its cores, to time or to compute, and on all, for a whole model.
 
 All locks are on files; the kernel releases the locks of a process that dies. Containers
 exclude each other only if MALLORN_HOST_FOLDER names a directory that they share. The cores

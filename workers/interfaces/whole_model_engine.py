@@ -43,8 +43,7 @@ class NodeDifference:
 
     @property
     def is_import_wrong(self) -> bool:
-        """Return whether neither float64 confirms our numbers rather than onnxruntime's, nor the
-        whole model magnifies rounding so much."""
+        """Return whether neither float64 confirms our numbers nor the model magnifies rounding so."""
         if self.own_change is not None:
             return False
         if self.float64_error is None or self.onnxruntime_float64_error is None:

@@ -178,8 +178,7 @@ class WholeModel:
         return [Path(path) for path in self.graphs.split_samples(*arguments)]
 
     def whole_file(self) -> "WholeModel | None":
-        """Return the model of the whole file, which only onnxruntime runs; None unless `path`
-        is a region of a file."""
+        """Return the model of the whole file, which only onnxruntime runs; None if this is it."""
         if self.source is None:
             return None
         shapes = self.source_shapes
@@ -187,7 +186,7 @@ class WholeModel:
 
     def _make_inputs(self, seed: int) -> Path:
         kind = sha256(json.dumps([self.path.name, self.input_shapes]).encode()).hexdigest()[:16]
-        path = self.folder / f"inputs-{kind}-{seed}.npz"  # one folder for all shapes and parts
+        path = self.folder / f"inputs-{kind}-{seed}.npz"
         self.graphs.make_inputs(str(self.path), str(path), seed, self.input_shapes, self.input_ranges)
         return path
 
@@ -216,22 +215,17 @@ class WholeModel:
         """Return why the outputs differ from onnxruntime's by `error` although the import is right:
         a node that onnxruntime rounds more, or a model that magnifies rounding; else None.
 
-        Raises WrongImport if the import is wrong; `keep_case` copies the file with the node and
-        its inputs, and returns its place.
+        Raises WrongImport if the import is wrong; `keep_case` copies the file with the node
+        and its inputs, and returns its place.
         """
         case = (self._own_folder(BISECTION) or self.folder) / CASE_FILE
-        if (key := json.dumps(self.input_shapes)) not in self.import_faults:
+        known = self.import_faults.get(key := json.dumps(self.input_shapes))
+        explains_less = known is not None and known.own_change is not None and error > known.error
+        if key not in self.import_faults or explains_less:
             limit = max(LARGEST_ERROR["float32"], largest_allowed_error(self.path, own_error))
+            model = str(self.path), self.target.text, self._all_inputs, self.input_shapes
             with self._new_engine("bisection", BISECTION) as engine:
-                self.import_faults[key] = engine.bisect_import(
-                    str(self.path),
-                    self.target.text,
-                    self._all_inputs,
-                    self.input_shapes,
-                    limit,
-                    str(case),
-                    error,
-                )
+                self.import_faults[key] = engine.bisect_import(*model, limit, str(case), error)
         difference = self.import_faults[key]
         if difference is None or not difference.is_import_wrong:
             return difference

@@ -1,4 +1,4 @@
-"""The times of products whose tiles are copied to shared memory in stages, and of short attention."""
+"""The times of products with tiles in shared memory, and of short attention."""
 
 from math import prod
 from typing import Final

@@ -1,4 +1,4 @@
-"""The times of sums with many threads each, sums over small windows, and kernels that move bytes."""
+"""The times of sums by many threads or over small windows, and of moves of bytes."""
 
 from math import prod
 from typing import Final

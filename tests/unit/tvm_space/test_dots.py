@@ -9,7 +9,7 @@ import tvm
 
 from mallorn.core.targets import Target
 from mallorn.core.values.machine import assume_typical_cpu
-from mallorn.graphc.quant import bf16_dot_products
+from mallorn.graphc.quant import dot_products
 from mallorn.graphc.quant.dot_product_function import Sums, build_dot_function
 from mallorn.graphc.quant.tile_instructions import BF16, INT8, TileInstruction
 from mallorn.graphc.quant.x86_int8_instructions import INSTRUCTIONS
@@ -99,7 +99,7 @@ DOTS = {
     "alderlake": INSTRUCTIONS["avxvnni"],
     "skylake-avx512": INSTRUCTIONS["avx512bw"],
     "icelake-server": INSTRUCTIONS["avx512vnni"],
-    "znver4": bf16_dot_products.INSTRUCTION,
+    "znver4": dot_products.INSTRUCTION,
 }
 
 

@@ -55,7 +55,7 @@ def bisect_import(
     case_npz: str,
     error: float,
 ) -> NodeDifference | None:
-    if is_quantised(Path(model_path)):  # with TVM's defaults, its parts may take many minutes
+    if is_quantised(Path(model_path)):  # its parts may take TVM's defaults minutes
         explanation = _explain_by_rounding(model_path, inputs, error, limit)
         if explanation is not None:
             return explanation
@@ -79,17 +79,16 @@ def _explain_by_rounding(
 ) -> NodeDifference | None:
     """Return how the model magnifies rounding; None if that does not explain the error."""
     change = max(_own_change(model_path, path) for path in inputs)
-    most = LARGEST_MAGNIFIED
-    if is_quantised(Path(model_path)):
-        most = max(LARGEST_ERROR_INT8, LARGEST_SHARE_INT8 * change)
+    most_int8 = max(LARGEST_ERROR_INT8, LARGEST_SHARE_INT8 * change)
+    most = most_int8 if is_quantised(Path(model_path)) else LARGEST_MAGNIFIED
     if not error <= min(OWN_CHANGES * change, most):
         return None
     return NodeDifference("", "", error, limit, own_change=change)
 
 
 def _own_change(model_path: str, inputs_npz: str) -> float:
-    """Return the relative change of onnxruntime's outputs if inputs change in their last place, or
-    if it fuses no operators."""
+    """Return the relative change of onnxruntime's outputs if inputs change in their last place,
+    or if it fuses no operators."""
     with np.load(inputs_npz) as archive:
         inputs = dict(archive)
     expected, rng = run_onnxruntime(model_path, inputs), np.random.default_rng(0)

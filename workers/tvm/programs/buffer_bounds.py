@@ -24,7 +24,7 @@ from tvm.sym import Analyzer, ProofStrength
 
 from mallorn.core.errors import InvalidModel
 from mallorn.graphc.core.graph_rewriting import collect_nodes
-from mallorn.graphc.quant import bf16_dot_products, tile_instructions, x86_int8_instructions
+from mallorn.graphc.quant import dot_products, tile_instructions, x86_int8_instructions
 from mallorn.workers.tvm.programs.allowed_programs import OPS, describe_refusal
 from mallorn.workers.tvm.programs.program_blocks import blocks_of, index_bounds
 
@@ -58,7 +58,7 @@ _LARGEST_ROUNDING: Final = 1e-2  # of some float16 operations, as a share of the
 _SPLIT: Final = re.compile(r"mallorn_split_(\d+)_\d+", re.ASCII)
 _DOT: Final = re.compile(r"mallorn_block_(\d+)_(\d+)_(\d+)_\d+", re.ASCII)
 # Functions that take no address, by the type of their sums.
-_SUMS_OF_DOTS: Final = {x86_int8_instructions.FUNCTION: "int32", bf16_dot_products.DOT: "float32"}
+_SUMS_OF_DOTS: Final = {x86_int8_instructions.FUNCTION: "int32", dot_products.DOT: "float32"}
 _TILE_ROW: Final = 64  # bytes of a row of sums
 # Of what our LLVM functions count, so that products have less than 64 bits.
 _MOST_COUNT: Final = 1 << 19
@@ -92,8 +92,8 @@ def check_schedule(mod: Any) -> None:
 
 
 def _values_of_copies(function: Any, values: Mapping[int, Interval]) -> dict[int, Interval]:
-    """Return the values of buffers into which a schedule copies an argument of known values. A
-    schedule reads no element of a copy that it has not written: TVM sees to that."""
+    """Return the values of buffers into which a schedule copies an argument of known values.
+    TVM sees to it that no element is read before it was written."""
     stores: dict[int, list[Any]] = {}
     for store in collect_nodes(function.body, tirx.BufferStore):
         stores.setdefault(hash(store.buffer), []).append(store.value)
@@ -325,8 +325,8 @@ class _Walk:
                 raise OutOfBounds(f"the program {verb} {place}, which has {size} elements")
 
     def _goes_on_in_next_row(self, buffer: _Buffer, indices: Any) -> bool:
-        """Return whether indices of a vector, of which some leave their dimension, stay in a
-        buffer without gaps: TVM's intrinsics read tiles so."""
+        """Return whether a vector's indices that leave their dimension stay in a buffer
+        without gaps: TVM's intrinsics read tiles so."""
         types = [index.ty.dtype for index in indices]
         if not buffer.bytes or prod(map(int, buffer.shape)) * buffer.width != buffer.bytes:
             return False
@@ -480,7 +480,7 @@ class _Walk:
                     return tirx.Cast(dtype, number)
             case tirx.Cast() if _is_whole(dtype):
                 least, most = self._real_limits(node.value)
-                if isfinite(least) and isfinite(most):  # a place between the elements of a grid
+                if isfinite(least) and isfinite(most):  # a place between elements
                     spread = 1 + int(max(abs(least), abs(most)) * _LARGEST_ROUNDING)
                     return self._any(dtype, (floor(least) - spread, ceil(most) + spread))
             case Call() if node.op.name == _IF:

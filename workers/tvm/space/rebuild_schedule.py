@@ -127,7 +127,7 @@ def has_long_extremum(schedule: Any) -> bool:
             continue
         axes = zip(realize.block.iter_vars, realize.iter_values, strict=True)
         terms = variables(*(value for axis, value in axes if axis.iter_type == IterVar.CommReduce))
-        loops, parent = [], schedule.get_sref(realize.block).parent  # the innermost loop first
+        loops, parent = [], schedule.get_sref(realize.block).parent  # innermost first
         while parent is not None and isinstance(parent.stmt, For):
             loops.append(parent.stmt)
             parent = parent.parent
@@ -135,7 +135,8 @@ def has_long_extremum(schedule: Any) -> bool:
         steps, extents = 1, [1, 1]  # of loops over terms: the unrolled ones, and those around them
         for loop in (each for each in loops if each.kind != ForKind.VECTORIZED):
             steps *= int(loop.extent)
-            extents[steps > limit] *= int(loop.extent) if hash(loop.loop_var) in terms else 1
+            if hash(loop.loop_var) in terms:
+                extents[steps > limit] *= int(loop.extent)
         if extents[0] > MOST_IN_A_ROW and extents[1] > 1:
             return True
     return False

@@ -105,8 +105,7 @@ def _generate(context: Any) -> list[Any]:
 
 @derived_object
 class InlineIntoElementwise(PyScheduleRule):  # type: ignore[misc]
-    """Inlines elementwise blocks that only such blocks read, choices too, which MetaSchedule's
-    rule keeps."""
+    """Inlines elementwise blocks that only such blocks read; MetaSchedule's rule keeps choices."""
 
     def _initialize_with_tune_context(self, context: Any) -> None:
         """It needs nothing of the context."""
