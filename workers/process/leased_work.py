@@ -242,7 +242,7 @@ def leased_stage(runtime: Runtime, job_id: str, state: JobState) -> Iterator[Lea
         stage = None if work is None else stage_of(work, state)
         has_begun = True
         yield stage
-    if not has_begun:  # the database failed after the claim; `leased_work` released the work
+    if not has_begun:  # the database failed after the claim; the work was released
         yield None
 
 

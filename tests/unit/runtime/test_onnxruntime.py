@@ -227,6 +227,12 @@ def test_a_library_that_was_slower_than_onnxruntime_is_left(
     np.testing.assert_allclose(result, X + 100 if is_taken else alone(whole, x=X)[0])
     words = "onnxruntime was faster where it was tuned: 15 us against 15.5 us"
     assert (words in warned()) == (not is_taken)
+    options = mallorn.session_options(tmp_path / "tuned")
+    if is_taken:
+        assert options.get_session_config_entry(mallorn.SPINNING) == "0"
+    else:  # what is onnxruntime's alone runs as it would without the provider
+        with pytest.raises(RuntimeError, match="does not have"):
+            options.get_session_config_entry(mallorn.SPINNING)
 
 
 def test_a_library_of_an_earlier_version_is_left(whole: Path, tmp_path: Path, warned: Warned) -> None:

@@ -105,7 +105,7 @@ def _generate(context: Any) -> list[Any]:
 
 @derived_object
 class InlineIntoElementwise(PyScheduleRule):  # type: ignore[misc]
-    """Inlines elementwise blocks that only such blocks read; MetaSchedule's rule keeps choices."""
+    """Inlines elementwise blocks that only such blocks read; TVM's rule keeps choices."""
 
     def _initialize_with_tune_context(self, context: Any) -> None:
         """It needs nothing of the context."""
@@ -113,16 +113,13 @@ class InlineIntoElementwise(PyScheduleRule):  # type: ignore[misc]
     def apply(self, schedule: Any, block: Any) -> list[Any]:
         with suppress(ScheduleError):  # the root has no readers, and some blocks cannot be inlined
             readers = schedule.get_consumers(block)
-            if readers and all(_is_elementwise(schedule.get(each)) for each in (block, *readers)):
+            axes = [axis for each in (block, *readers) for axis in schedule.get(each).iter_vars]
+            if readers and all(axis.iter_type == IterVar.DataPar for axis in axes):
                 schedule.compute_inline(block)
         return [schedule]
 
     def clone(self) -> Any:
         return InlineIntoElementwise()
-
-
-def _is_elementwise(block: Any) -> bool:
-    return all(var.iter_type == IterVar.DataPar for var in block.iter_vars)
 
 
 def trace_text(trace: Any) -> str:
