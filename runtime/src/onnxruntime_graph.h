@@ -63,6 +63,11 @@ inline void ReadSizes(const ort::Api& api, const ort::Value* value, std::vector<
   ReadSizes(api, info, sizes);
 }
 
+struct Weight {
+  int64_t elements;
+  std::vector<char> bytes;
+};
+
 struct GraphNode {
   const ort::Node* node;
   std::vector<std::string> inputs, implicit_inputs, outputs;  // names; implicit inputs are those of subgraphs
@@ -114,6 +119,25 @@ class GraphView {
     return is_constant;
   }
 
+  // A weight that is an input of the graph, too, so that callers may replace it; null if it is none.
+  std::shared_ptr<const Weight> ReplaceableWeight(const std::string& name) const {
+    auto found = values_.find(name);
+    if (found == values_.end() || std::count(inputs_.begin(), inputs_.end(), name) == 0) return nullptr;
+    const ort::Value* value = nullptr;
+    Check(api_, api_.ValueInfo_GetInitializerValue(found->second, &value));
+    if (value == nullptr) return nullptr;
+    TensorSpec spec = Declared(name);
+    int64_t elements = 1;
+    ReadSizes(api_, value, &spec.shape);
+    for (int64_t size : spec.shape) elements *= size;
+    if (spec.dtype.empty()) return nullptr;
+    void* data = nullptr;
+    Check(api_, api_.GetTensorMutableData(const_cast<ort::Value*>(value), &data));
+    const char* first = static_cast<const char*>(data);
+    size_t bytes = ffi::GetDataSize(static_cast<size_t>(elements), ffi::StringToDLDataType(spec.dtype));
+    return std::make_shared<const Weight>(Weight{elements, {first, first + bytes}});
+  }
+
   // Type and sizes that the graph declares, as far as it does.
   TensorSpec Declared(const std::string& name) const {
     TensorSpec spec{name, "", {}, {}};
@@ -152,6 +176,7 @@ class GraphView {
 // The nodes between a library's inputs and outputs.
 struct Region {
   std::set<size_t> nodes;
+  std::map<std::string, std::shared_ptr<const Weight>> weights;  // those that callers may replace
   std::set<std::string> inputs;  // those of the library that nodes read
   bool is_model = false;         // inputs and outputs are those of the model
   bool has_other_sizes = false;  // the graph allows sizes that the library does not take
@@ -185,8 +210,10 @@ struct Region {
             region.inputs.insert(name);
             if (names == &node.inputs) explicit_inputs.insert(name);
           } else if (producer < 0) {
-            throw Refused("the region also reads " + name +
-                          ", which callers may set: if it is a weight, remove it from the model's inputs");
+            if (region.weights.count(name) != 0) continue;
+            auto weight = graph.ReplaceableWeight(name);
+            if (weight == nullptr) throw Refused("the region also reads " + name + ", which callers set");
+            region.weights[name] = weight;
           } else {
             pending.push_back(static_cast<size_t>(producer));
           }
@@ -220,9 +247,13 @@ struct Region {
     region.CheckClosed(graph, outputs);
     const std::vector<std::string>& all = graph.inputs();
     region.is_model = std::all_of(all.begin(), all.end(), [&](const std::string& name) {
-      return region.inputs.count(name) != 0 || graph.IsConstant(name);
+      return region.inputs.count(name) != 0 || region.weights.count(name) != 0 || graph.IsConstant(name);
     });
     for (const auto& [name, spec] : outputs) region.is_model &= graph.IsOutput(name);
+    if (!region.is_model && !region.weights.empty()) {
+      throw Refused("the region also reads " + region.weights.begin()->first +
+                    ", which callers may set: if it is a weight, remove it from the model's inputs");
+    }
     return region;
   }
 

@@ -79,6 +79,7 @@ struct Api {
   ORT_FUNCTION(290, GetValueInfoTypeInfo, Status*, const ValueInfo*, const TypeInfo**);
   ORT_FUNCTION(307, HardwareDevice_Type, HardwareType, const HardwareDevice*);
   ORT_FUNCTION(317, GetEpApi, const void* const*);
+  ORT_FUNCTION(326, ValueInfo_GetInitializerValue, Status*, const ValueInfo*, const Value**);
   ORT_FUNCTION(331, ValueInfo_IsConstantInitializer, Status*, const ValueInfo*, bool*);
   ORT_FUNCTION(334, Graph_GetModelPath, Status*, const Graph*, const char**);
   ORT_FUNCTION(338, Graph_GetNumInputs, Status*, const Graph*, size_t*);

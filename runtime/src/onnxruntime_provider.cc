@@ -205,7 +205,8 @@ class Provider;
 class Kernel : public ort::ComputeInfo {
  public:
   Kernel(Provider* provider, const LibraryFile& file, std::shared_ptr<LoadedLibrary> library,
-         std::vector<std::string> inputs, std::vector<std::string> outputs, const std::string& fallback);
+         std::vector<std::string> inputs, std::vector<std::string> outputs, const std::string& fallback,
+         const std::map<std::string, std::shared_ptr<const Weight>>& weights);
   void Compute(ort::KernelContext* context);
 
  private:
@@ -216,12 +217,15 @@ class Kernel : public ort::ComputeInfo {
     idle_.push_back(std::move(machine));
   }
   bool TakesSizes(const std::vector<std::vector<int64_t>>& shapes, std::string* reason) const;
+  // Whether the caller left the weights as the model has them.
+  bool HasOwnWeights(const ort::KernelContext* context, std::string* reason) const;
 
   Provider* provider_;
   const LibraryFile file_;
   const std::vector<std::string> input_names_, output_names_;  // of the fused node
   std::vector<int> inputs_;    // place among the fused node's inputs, by the library's; -1: not read
   std::vector<size_t> outputs_;  // place among the library's outputs, by the fused node's
+  std::vector<std::pair<size_t, std::shared_ptr<const Weight>>> weights_;  // by the fused node's inputs
   std::shared_ptr<LoadedLibrary> library_;
   std::unique_ptr<Fallback> fallback_;
   std::mutex mutex_;
@@ -266,6 +270,7 @@ class Provider : public ort::Ep {
     std::shared_ptr<LoadedLibrary> library;
     std::string fallback;
     std::set<std::string> outputs;
+    std::map<std::string, std::shared_ptr<const Weight>> weights;
   };
 
   static std::string Field(const ffi::json::Object& object, const char* name) {
@@ -398,7 +403,11 @@ class Provider : public ort::Ep {
         const std::set<size_t>& nodes = region.nodes;
         if (std::any_of(nodes.begin(), nodes.end(), [&](size_t node) { return taken.count(node) != 0; })) continue;
         std::string fallback = region.is_model ? model : fs::path(file.path).replace_extension(".onnx").string();
-        if (!region.has_other_sizes || !fs::exists(fallback)) fallback = "";
+        if ((!region.has_other_sizes && region.weights.empty()) || !fs::exists(fallback)) fallback = "";
+        if (!region.weights.empty() && fallback.empty()) {
+          reasons += (reasons.empty() ? "" : "; ") + file.path + ": it was given as bytes, and callers may set weights";
+          continue;
+        }
         if (region.has_other_sizes && fallback.empty()) {
           reasons += (reasons.empty() ? "" : "; ") + file.path +
                      ": the model takes sizes that it does not; fix them with add_free_dimension_override_by_name";
@@ -427,7 +436,7 @@ class Provider : public ort::Ep {
   void Claim(const GraphView& view, const LibraryFile& file, const Region& region, const std::string& fallback,
              ort::GraphSupport* support) {
     std::string warning;
-    Claimed claimed{file, Load(file, options.threads, &warning), fallback, {}};
+    Claimed claimed{file, Load(file, options.threads, &warning), fallback, {}, region.weights};
     claimed.library->CreateMain();  // fails if the runtime lacks a function that it calls
     if (!warning.empty()) Log(ort::kWarning, "Mallorn: " + warning);
     std::vector<const ort::Node*> nodes;
@@ -448,7 +457,7 @@ class Provider : public ort::Ep {
     for (auto* info : List(api, fused, api.Node_GetNumOutputs, api.Node_GetOutputs)) outputs.push_back(NameOf(api, info));
     for (const Claimed& claimed : claimed_) {
       if (!outputs.empty() && claimed.outputs.count(outputs[0]) != 0) {
-        return new Kernel(this, claimed.file, claimed.library, inputs, outputs, claimed.fallback);
+        return new Kernel(this, claimed.file, claimed.library, inputs, outputs, claimed.fallback, claimed.weights);
       }
     }
     throw Refused("onnxruntime fused nodes that no library of Mallorn computes");
@@ -461,7 +470,8 @@ class Provider : public ort::Ep {
 };
 
 Kernel::Kernel(Provider* provider, const LibraryFile& file, std::shared_ptr<LoadedLibrary> library,
-               std::vector<std::string> inputs, std::vector<std::string> outputs, const std::string& fallback)
+               std::vector<std::string> inputs, std::vector<std::string> outputs, const std::string& fallback,
+               const std::map<std::string, std::shared_ptr<const Weight>>& weights)
     : ort::ComputeInfo{},
       provider_(provider),
       file_(file),
@@ -481,6 +491,10 @@ Kernel::Kernel(Provider* provider, const LibraryFile& file, std::shared_ptr<Load
   for (const TensorSpec& spec : file_.inputs) {
     auto place = std::find(input_names_.begin(), input_names_.end(), spec.name);
     inputs_.push_back(place == input_names_.end() ? -1 : static_cast<int>(place - input_names_.begin()));
+  }
+  for (size_t i = 0; i < input_names_.size(); ++i) {
+    auto weight = weights.find(input_names_[i]);
+    if (weight != weights.end()) weights_.emplace_back(i, weight->second);
   }
   for (const std::string& name : output_names_) {
     auto place = std::find_if(file_.outputs.begin(), file_.outputs.end(), [&](auto& spec) { return spec.name == name; });
@@ -560,6 +574,23 @@ bool Kernel::TakesSizes(const std::vector<std::vector<int64_t>>& shapes, std::st
   return is_right;
 }
 
+bool Kernel::HasOwnWeights(const ort::KernelContext* context, std::string* reason) const {
+  for (const auto& [index, weight] : weights_) {
+    const ort::Value* value = nullptr;
+    void* data = nullptr;
+    std::vector<int64_t> sizes;
+    Check(provider_->api, provider_->api.KernelContext_GetInput(context, index, &value));
+    Check(provider_->api, provider_->api.GetTensorMutableData(const_cast<ort::Value*>(value), &data));
+    ReadSizes(provider_->api, value, &sizes);
+    if (ffi::ShapeView(sizes.data(), sizes.size()).Product() != weight->elements ||
+        std::memcmp(data, weight->bytes.data(), weight->bytes.size()) != 0) {
+      *reason = "the weight " + input_names_[index] + " was replaced by the caller";
+      return false;
+    }
+  }
+  return true;
+}
+
 void Kernel::Compute(ort::KernelContext* context) {
   const ort::Api& api = provider_->api;
   const size_t count = file_.inputs.size();
@@ -574,13 +605,14 @@ void Kernel::Compute(ort::KernelContext* context) {
     Check(api, api.GetTensorMutableData(const_cast<ort::Value*>(value), &data[i]));
   }
   std::string reason;
-  if (!TakesSizes(machine->sizes, &reason)) {
+  const bool has_own_sizes = TakesSizes(machine->sizes, &reason);
+  if (!has_own_sizes || !HasOwnWeights(context, &reason)) {
     if (fallback_ == nullptr) throw Refused(reason + ": tune the model for these sizes, or a range (--dynamic)");
     {
       std::lock_guard<std::mutex> lock(mutex_);
       if (!has_warned_) {
-        provider_->Log(ort::kWarning, reason + ": onnxruntime computes this call and others of such sizes, more slowly; "
-                                               "`mallorn tune --dynamic` tunes a range of sizes");
+        provider_->Log(ort::kWarning, reason + ": onnxruntime computes this call and others like it, more slowly" +
+                                          (has_own_sizes ? "" : "; `mallorn tune --dynamic` tunes a range of sizes"));
       }
       has_warned_ = true;
     }

@@ -300,16 +300,29 @@ def test_a_library_that_calls_what_the_runtime_lacks_is_left(
     assert "no.such.function" in warned()
 
 
-def test_weights_that_callers_may_replace_are_no_constants(tmp_path: Path, warned: Warned) -> None:
+def test_a_weight_that_callers_may_replace_is_compared_in_each_call(tmp_path: Path, warned: Warned) -> None:
+    """Files before IR version 4 list weights as inputs."""
     network = onnx_network(NODES, {"x": [4, 8], "w": W}, {"y": [4, 8]}, w=W)
     onnx.save(network, model := tmp_path / "model.onnx")
     marked(tmp_path / "tuned", model)
     session = ours(model, tmp_path / "tuned")
-    for w in (W, W + 3):
-        np.testing.assert_allclose(
-            session.run(None, {"x": X, "w": w})[0], alone(model, x=X, w=w)[0], rtol=1e-6
-        )
-    assert "also reads w, which callers may set" in warned()
+    for given in ({"x": X}, {"x": X, "w": W}, {"x": X, "w": W.copy()}):
+        np.testing.assert_array_equal(session.run(None, given)[0], X + 100)
+    assert warned() == ""
+    given = {"x": X, "w": W + 3}
+    for _ in range(2):
+        np.testing.assert_allclose(session.run(None, given)[0], alone(model, **given)[0], rtol=1e-6)
+    assert warned().count("the weight w was replaced by the caller: onnxruntime computes this call") == 1
+    np.testing.assert_array_equal(session.run(None, {"x": X})[0], X + 100)
+
+
+def test_a_model_of_bytes_with_such_a_weight_is_left(tmp_path: Path, warned: Warned) -> None:
+    network = onnx_network(NODES, {"x": [4, 8], "w": W}, {"y": [4, 8]}, w=W)
+    onnx.save(network, model := tmp_path / "model.onnx")
+    marked(tmp_path / "tuned", model)
+    session = ours(model.read_bytes(), tmp_path / "tuned", model=model.read_bytes())
+    np.testing.assert_allclose(session.run(None, {"x": X})[0], alone(model, x=X)[0], rtol=1e-6)
+    assert "callers may set weights" in warned()
 
 
 BRANCHES = [*INNER, node("Neg", ["c"], ["y"]), node("Exp", ["b"], ["z"])]
@@ -367,7 +380,7 @@ def test_a_size_that_the_library_lacks_is_computed_by_onnxruntime(tmp_path: Path
             x = np.resize(X, (rows, 8))
             np.testing.assert_allclose(session.run(None, {"x": x})[0], alone(model, x=x)[0], rtol=1e-6)
     (words,) = warned().splitlines()
-    assert "takes float32 (4, 8): onnxruntime computes this call and others of such sizes" in words
+    assert "takes float32 (4, 8): onnxruntime computes this call and others like it" in words
 
 
 def test_a_size_that_the_options_fix_is_the_librarys_alone(tmp_path: Path, warned: Warned) -> None:
