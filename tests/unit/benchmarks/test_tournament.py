@@ -20,7 +20,7 @@ from benchmarks.sim.tournament import (
     tournament,
 )
 from mallorn.core.registry import REGISTRY
-from mallorn.services.planner import policy
+from mallorn.services.planner import ansor_gradient
 from tests.unit.benchmarks.made_up import TWO_TASKS
 
 
@@ -71,20 +71,20 @@ def test_the_geometric_mean_weighs_halving_and_doubling_alike() -> None:
 
 
 def test_a_model_is_judged_with_the_constants_fitted_without_it() -> None:
-    table = {"two": {"mallorn.services.planner.policy:BACKWARD_SHARE": 0.9}}
-    before = policy.BACKWARD_SHARE
+    table = {"two": {"mallorn.services.planner.ansor_gradient:BACKWARD_SHARE": 0.9}}
+    before = ansor_gradient.BACKWARD_SHARE
     with left_out("two", table):
-        assert policy.BACKWARD_SHARE == 0.9
+        assert ansor_gradient.BACKWARD_SHARE == 0.9
     with left_out("other", table):
-        assert before == policy.BACKWARD_SHARE
-    assert before == policy.BACKWARD_SHARE
+        assert before == ansor_gradient.BACKWARD_SHARE
+    assert before == ansor_gradient.BACKWARD_SHARE
 
 
 def test_a_constant_of_a_class_is_set_and_put_back() -> None:
-    before = policy.Gradient.first_visit
-    with constants({"mallorn.services.planner.policy:Gradient.first_visit": 0.25}):
-        assert policy.Gradient.first_visit == 0.25
-    assert before == policy.Gradient.first_visit
+    before = ansor_gradient.Gradient.first_visit
+    with constants({"mallorn.services.planner.ansor_gradient:Gradient.first_visit": 0.25}):
+        assert ansor_gradient.Gradient.first_visit == 0.25
+    assert before == ansor_gradient.Gradient.first_visit
 
 
 def test_whatever_was_fitted_is_still_there_under_its_name() -> None:
