@@ -34,6 +34,7 @@ JOB_SEC: Final = 900.0
 LOAD_SEC: Final = 300.0
 TARGET: Final = '{"kind":"llvm","mcpu":"haswell","num-cores":2}'  # of imports alone
 PASSES: Final = 9
+OF_FINISH: Final = ("latency_us", "error_vs_onnxruntime", "skipped_steps", "conditions", "seconds")
 TUNED_ROW: Final = "tuned.json"  # what a job gave, beside what it delivered
 OURS, PROVIDER, ONNXRUNTIME, OPENVINO = "mallorn", "provider", "onnxruntime", "openvino"
 DTYPES: Final = {
@@ -101,7 +102,9 @@ def time_file(
     the file with fixed sizes. Of a model compiled in part there is no session of the whole."""
     own = kept / file.name
     row: dict[str, Any] = json.loads((own / TUNED_ROW).read_text())
-    row = {name: row[name] for name in ("seconds", "outcome", "message", "exit", "report") if name in row}
+    finish = row.get("report", {}).get("report") or {}
+    kept_fields = {name: row[name] for name in ("seconds", "outcome", "message", "exit") if name in row}
+    row = kept_fields | {"finish": {name: finish[name] for name in OF_FINISH if name in finish}}
     library = own / "tuned" / "model.so"
     if not library.exists():
         return row

@@ -25,7 +25,7 @@ def is_right(row: Row, name: str = PROVIDER) -> bool | None:
         return False
     if (error := row.get("errors", {}).get(name)) is None:
         return None
-    steps = row.get("report", {}).get("report", {}).get("skipped_steps", ())
+    steps = row.get("finish", {}).get("skipped_steps", ())
     is_explained = any(step["reason"].startswith(EXPLAINED) for step in steps)
     return bool(is_explained or error <= max(RIGHT, OWN_ERRORS * (row.get("own_error") or 0.0)))
 
