@@ -247,7 +247,8 @@ struct Region {
     region.CheckClosed(graph, outputs);
     const std::vector<std::string>& all = graph.inputs();
     region.is_model = std::all_of(all.begin(), all.end(), [&](const std::string& name) {
-      return region.inputs.count(name) != 0 || region.weights.count(name) != 0 || graph.IsConstant(name);
+      return region.inputs.count(name) != 0 || region.weights.count(name) != 0 || graph.IsConstant(name) ||
+             (graph.Consumers(name).empty() && graph.ReplaceableWeight(name) != nullptr);
     });
     for (const auto& [name, spec] : outputs) region.is_model &= graph.IsOutput(name);
     if (!region.is_model && !region.weights.empty()) {

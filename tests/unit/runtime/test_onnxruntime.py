@@ -301,8 +301,9 @@ def test_a_library_that_calls_what_the_runtime_lacks_is_left(
 
 
 def test_a_weight_that_callers_may_replace_is_compared_in_each_call(tmp_path: Path, warned: Warned) -> None:
-    """Files before IR version 4 list weights as inputs."""
-    network = onnx_network(NODES, {"x": [4, 8], "w": W}, {"y": [4, 8]}, w=W)
+    """Files before IR version 4 list weights as inputs, also those that no node reads."""
+    spare = np.ones(3, "float32")
+    network = onnx_network(NODES, {"x": [4, 8], "w": W, "spare": spare}, {"y": [4, 8]}, w=W, spare=spare)
     onnx.save(network, model := tmp_path / "model.onnx")
     marked(tmp_path / "tuned", model)
     session = ours(model, tmp_path / "tuned")
