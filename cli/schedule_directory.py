@@ -125,9 +125,7 @@ def local_model(
     a range of shapes.
     """
     if inputs is not None and exported.manifest.dynamic is not None:
-        message = (
-            "--inputs are inputs of a model with fixed shapes; these schedules are for a range of shapes"
-        )
+        message = "--inputs have fixed shapes, and these schedules are for a range"
         raise InvalidRequest(message, hint="without --inputs")
     if inputs is not None and not inputs.is_file():
         raise InvalidRequest(f"there is no file {inputs}", hint=f"ls {inputs.parent}")

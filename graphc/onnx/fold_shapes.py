@@ -189,9 +189,10 @@ class Folding:
         imports = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
         domain = _LEARNED if is_learned else ""
         if is_learned and node.op_type == "LabelEncoder" and versions[domain] == 1:  # ONNX infers no sizes
-            kind, sizes = self.typed_sizes(node.input[0]) or (0, None)
-            result = TensorProto.INT64 if kind == TensorProto.STRING else TensorProto.STRING
-            return {node.output[0]: helper.make_tensor_type_proto(result, sizes)}
+            if typed := self.typed_sizes(node.input[0]):
+                kind = TensorProto.INT64 if typed[0] == TensorProto.STRING else TensorProto.STRING
+                return {node.output[0]: helper.make_tensor_type_proto(kind, typed[1])}
+            return declared
         try:
             schema = defs.get_schema(node.op_type, versions[domain], domain)
             inferred_types = infer_node_outputs(schema, node, types, data, None, imports)

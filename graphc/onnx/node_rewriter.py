@@ -15,17 +15,21 @@ class KnownValues:
     """Types and constants of a model's values, computed on first use."""
 
     def __init__(self, model: ModelProto) -> None:
-        self.model = model
+        self._model = model
         self.opset = inline_functions.opset_of(model)
 
     @cached_property
     def types(self) -> Mapping[str, TypeProto]:
         """The types of the model's values by name, as far as they are known."""
-        return inline_functions.types_of(self.model)
+        return inline_functions.types_of(self._model)
 
     @cached_property
     def constants(self) -> Mapping[str, TensorProto]:
-        return {tensor.name: tensor for tensor in self.model.graph.initializer}
+        return {tensor.name: tensor for tensor in self._model.graph.initializer}
+
+    @cached_property
+    def producers(self) -> Mapping[str, NodeProto]:
+        return {name: node for node in self._model.graph.node for name in node.output}
 
 
 class NodeRewriter:
@@ -51,8 +55,7 @@ class NodeRewriter:
 
     def producer(self, index: int) -> NodeProto | None:
         """Return the node that computes an input; None for a constant or the graph's input."""
-        nodes = self._values.model.graph.node
-        return next((node for node in nodes if self.node.input[index] in node.output), None)
+        return self._values.producers.get(self.node.input[index])
 
     def has_input(self, index: int) -> bool:
         return len(self.node.input) > index and bool(self.node.input[index])

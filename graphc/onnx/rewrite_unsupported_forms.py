@@ -156,16 +156,15 @@ def _require_inference_batch_norm(form: NodeRewriter) -> None:
 
 def _drop_empty_parts(form: NodeRewriter) -> None:
     """Leave out empty parts of a Concat: TVM cannot load a constant without elements."""
-    parts = form.node.input
-    kept = [part for index, part in enumerate(parts) if 0 not in (form.sizes(index) or ())]
-    if 0 < len(kept) < len(parts):
+    kept = [name for at, name in enumerate(form.node.input) if 0 not in (form.sizes(at) or ())]
+    if 0 < len(kept) < len(form.node.input):
         form.copy(kept)
 
 
 def _count_nonzero(form: NodeRewriter) -> None:
     """Rewrite the shape of a NonZero, of which programs read the count alone."""
-    source, is_cut = form.producer(0), form.attribute("start", 0) or form.attribute("end", 0)
-    if source is None or source.op_type != "NonZero" or is_cut:
+    source, is_whole = form.producer(0), form.attribute("end", None) is None
+    if source is None or source.op_type != "NonZero" or form.attribute("start", 0) or not is_whole:
         return
     data = source.input[0]
     ones = form.write("Cast", form.write("Cast", data, to=TensorProto.BOOL), to=TensorProto.INT64)

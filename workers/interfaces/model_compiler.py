@@ -288,12 +288,7 @@ class ModelCompiler(Child):
 
     @method(limit_sec=600.0)
     def split_samples(
-        self,
-        model_path: str,
-        samples_npz: str,
-        folder: str,
-        input_shapes: Shapes,
-        region_path: str | None = None,
+        self, model_path: str, samples_npz: str, folder: str, input_shapes: Shapes, region_path: str | None
     ) -> list[str]:
         """Write each draw of a user's inputs to a file in `folder`; return the files. For a
         region of the model, write what onnxruntime computes for its inputs.

@@ -131,7 +131,7 @@ def extract_tasks(stage: LeasedStage) -> Extraction:
                     extraction = extract_or_divide(child, folder.compiler_folder, limit_sec, *request)
                     if (samples := stage.find_samples(model)) is not None:  # wrong ones fail the job at once
                         folders = str(samples), str(folder.compiler_folder)
-                        child.split_samples(str(model), *folders, stage.options.input_shapes)
+                        child.split_samples(str(model), *folders, stage.options.input_shapes, None)
             except ChildFailed as error:
                 message = f"TVM cannot turn this model into tasks: {error.headline}"
                 raise InvalidModel(message, hint=error.hint or CHECK) from None

@@ -90,17 +90,10 @@ def initialize_repeated_sums(schedule: Any) -> bool:
     any sum. If that loop is the consumer's, each iteration would add all terms to the
     previous result.
     """
-    realizes, terms = collect_nodes(schedule.mod["main"], SBlockRealize), []
-    for realize in realizes:
-        axes = zip(realize.block.iter_vars, realize.iter_values, strict=True)
-        terms.append(variables(*(value for axis, value in axes if axis.iter_type == IterVar.CommReduce)))
+    realizes = collect_nodes(schedule.mod["main"], SBlockRealize)
+    terms = [_variables_of_terms(realize) for realize in realizes]
     for realize, own_terms in zip(realizes, terms, strict=True):
-        # `get_loops` would add a step to the schedule's trace.
-        loops: list[Any] = []
-        parent = schedule.get_sref(realize.block).parent if realize.block.init is not None else None
-        while parent is not None and isinstance(parent.stmt, For):
-            loops.insert(0, parent.stmt)
-            parent = parent.parent
+        loops = _loops_around(schedule, realize) if realize.block.init is not None else []
         names = [hash(loop.loop_var) for loop in loops]
         start, own = (
             next((index for index, name in enumerate(names) if name in loop_vars), len(loops))
@@ -118,22 +111,33 @@ def initialize_repeated_sums(schedule: Any) -> bool:
     return True
 
 
+def _variables_of_terms(realize: Any) -> frozenset[int]:
+    """Return the variables that count the terms of a block's sum."""
+    axes = zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    return variables(*(value for axis, value in axes if axis.iter_type == IterVar.CommReduce))
+
+
+def _loops_around(schedule: Any, realize: Any) -> list[Any]:
+    """Return a block's loops, outer ones first. `get_loops` would add a step to the trace."""
+    loops, parent = list[Any](), schedule.get_sref(realize.block).parent
+    while parent is not None and isinstance(parent.stmt, For):
+        loops.insert(0, parent.stmt)
+        parent = parent.parent
+    return loops
+
+
 def has_long_extremum(schedule: Any) -> bool:
-    """Return whether loops that are unrolled write so many maxima or minima in a row, and an outer
-    loop goes on with them, that LLVM takes minutes: 20 take 0.1 s, 24 a second, 28 nine."""
+    """Return whether unrolled loops compute many maxima or minima in a row, with which an outer
+    loop goes on: LLVM's time grows exponentially with their number."""
     for realize in collect_nodes(schedule.mod["main"], SBlockRealize):
+        terms = _variables_of_terms(realize)
         stores = collect_nodes(realize.block.body, BufferStore)
-        if not any(isinstance(store.value, Max | Min | Select) for store in stores):
+        if not terms or not any(isinstance(store.value, Max | Min | Select) for store in stores):
             continue
-        axes = zip(realize.block.iter_vars, realize.iter_values, strict=True)
-        terms = variables(*(value for axis, value in axes if axis.iter_type == IterVar.CommReduce))
-        loops, parent = [], schedule.get_sref(realize.block).parent  # innermost first
-        while parent is not None and isinstance(parent.stmt, For):
-            loops.append(parent.stmt)
-            parent = parent.parent
+        loops = _loops_around(schedule, realize)
         limit = max((int(loop.annotations.get(UNROLL, 0)) for loop in loops), default=0)
         steps, extents = 1, [1, 1]  # of loops over terms: the unrolled ones, and those around them
-        for loop in (each for each in loops if each.kind != ForKind.VECTORIZED):
+        for loop in (each for each in reversed(loops) if each.kind != ForKind.VECTORIZED):
             steps *= int(loop.extent)
             if hash(loop.loop_var) in terms:
                 extents[steps > limit] *= int(loop.extent)
