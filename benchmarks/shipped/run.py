@@ -132,7 +132,7 @@ def time_file(
                 row["left_out"][name] = error.message[:300]
         for name in (OURS, PROVIDER):
             if name in engines:
-                row |= _errors(row, name, engines[name], model, inputs, own / "outputs.npz")
+                _compare(row, name, engines[name], model, inputs, own / "outputs.npz")
         times = time_interleaved(engines, passes=PASSES)
         row["latency_us"] = {name: latency.to_stored_json() for name, latency in times.items()}
     return row
@@ -154,29 +154,31 @@ def _tune(file: ShippedFile, own: Path, data: Path) -> dict[str, Any]:
     return row | {"outcome": COMES_IN, "message": "", "report": report}
 
 
-def _errors(
-    row: Mapping[str, Any],
+def _compare(
+    row: dict[str, Any],
     name: str,
     ours: Rival,
     model: Path,
     inputs: Mapping[str, Any],
     outputs_file: Path,
-) -> dict[str, Any]:
-    """Return the errors of one way to call our code, onnxruntime's own if the file is quantised, and
-    dull outputs.
+) -> None:
+    """Add to a row the error of one way to call our code, onnxruntime's own if the file is quantised,
+    and dull outputs.
 
     An output is dull if all its numbers are equal: the comparison says little about it.
     """
     try:
         ours.save_outputs(str(outputs_file))
     except ChildError as failure:
-        return {"failures": row["failures"] | {name: failure.message[:300]}}
+        row["failures"][name] = failure.message[:300]
+        return
     with np.load(outputs_file) as archive:
         outputs = [archive[name] for name in archive.files]
-    error, own_error = errors_against_onnxruntime(str(model), inputs, outputs)
-    dull = [index for index, array in enumerate(outputs) if array.size > 1 and (array == array.flat[0]).all()]
-    errors = row["errors"] | {name: error}
-    return {"errors": errors, "own_error": own_error, "dull_outputs": dull, "outputs": len(outputs)}
+    row["errors"][name], row["own_error"] = errors_against_onnxruntime(str(model), inputs, outputs)
+    row["outputs"] = len(outputs)
+    row["dull_outputs"] = [
+        index for index, array in enumerate(outputs) if array.size > 1 and (array == array.flat[0]).all()
+    ]
 
 
 def declared_dtypes(model: Path) -> dict[str, str]:

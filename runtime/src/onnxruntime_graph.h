@@ -119,18 +119,22 @@ class GraphView {
     return is_constant;
   }
 
-  // A weight that is an input of the graph, too, so that callers may replace it; null if it is none.
-  std::shared_ptr<const Weight> ReplaceableWeight(const std::string& name) const {
+  // The value of a weight that is an input of the graph, too, so that callers may replace it; null if it is none.
+  const ort::Value* ReplaceableWeight(const std::string& name) const {
     auto found = values_.find(name);
-    if (found == values_.end() || std::count(inputs_.begin(), inputs_.end(), name) == 0) return nullptr;
     const ort::Value* value = nullptr;
+    if (found == values_.end() || std::count(inputs_.begin(), inputs_.end(), name) == 0) return value;
     Check(api_, api_.ValueInfo_GetInitializerValue(found->second, &value));
-    if (value == nullptr) return nullptr;
+    return value;
+  }
+
+  // A copy of such a weight; null for text and other types that no library takes.
+  std::shared_ptr<const Weight> Copy(const std::string& name, const ort::Value* value) const {
     TensorSpec spec = Declared(name);
+    if (spec.dtype.empty()) return nullptr;
     int64_t elements = 1;
     ReadSizes(api_, value, &spec.shape);
     for (int64_t size : spec.shape) elements *= size;
-    if (spec.dtype.empty()) return nullptr;
     void* data = nullptr;
     Check(api_, api_.GetTensorMutableData(const_cast<ort::Value*>(value), &data));
     const char* first = static_cast<const char*>(data);
@@ -211,7 +215,8 @@ struct Region {
             if (names == &node.inputs) explicit_inputs.insert(name);
           } else if (producer < 0) {
             if (region.weights.count(name) != 0) continue;
-            auto weight = graph.ReplaceableWeight(name);
+            const ort::Value* value = graph.ReplaceableWeight(name);
+            auto weight = value == nullptr ? nullptr : graph.Copy(name, value);
             if (weight == nullptr) throw Refused("the region also reads " + name + ", which callers set");
             region.weights[name] = weight;
           } else {
