@@ -235,6 +235,17 @@ def test_a_library_that_was_slower_than_onnxruntime_is_left(
             options.get_session_config_entry(mallorn.SPINNING)
 
 
+@pytest.mark.parametrize("report", ["", "{", "[1]", '{"latency_us": {"tuned": null}}', '{"latency_us": 3}'])
+def test_a_damaged_report_says_nothing_of_times(
+    whole: Path, tmp_path: Path, report: str, warned: Warned
+) -> None:
+    marked(tmp_path / "tuned", whole)
+    (tmp_path / "tuned" / "report.json").write_text(report)
+    session = ours(whole, tmp_path / "tuned")
+    np.testing.assert_array_equal(session.run(None, {"x": X})[0], X + 100)
+    assert warned() == ""
+
+
 def test_a_library_of_an_earlier_version_is_left(whole: Path, tmp_path: Path, warned: Warned) -> None:
     path = marked(tmp_path / "tuned", whole)
     path.write_bytes(path.read_bytes().replace(b'"weights"', b'"weightz"'))
