@@ -253,7 +253,7 @@ struct Region {
     const std::vector<std::string>& all = graph.inputs();
     region.is_model = std::all_of(all.begin(), all.end(), [&](const std::string& name) {
       return region.inputs.count(name) != 0 || region.weights.count(name) != 0 || graph.IsConstant(name) ||
-             (graph.Consumers(name).empty() && graph.ReplaceableWeight(name) != nullptr);
+             (graph.Consumers(name).empty() && !graph.IsOutput(name));  // calls of the fallback may leave it out
     });
     for (const auto& [name, spec] : outputs) region.is_model &= graph.IsOutput(name);
     if (!region.is_model && !region.weights.empty()) {
