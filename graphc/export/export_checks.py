@@ -46,7 +46,8 @@ LARGEST_ERROR_HALF = {10: 4e-3, 16: 3e-2}
 # Field numbers in onnx.proto: a graph's outputs, a result's tensor type, its element type.
 _OUTPUTS, _TENSOR, _ELEMENTS = 12, (2, 1), 1
 _GRAPH_NODES, _FUNCTION_NODES = (protobuf_fields.GRAPH, 1), (25, 7)  # paths from the model
-_OPERATOR, _BRANCH_NODES = 4, (5, 6, 1)  # paths from a node
+_OPERATOR, _ATTRIBUTE, _BRANCH_NODES = 4, 5, (5, 6, 1)  # paths from a node
+_NAME, _INTEGER = 1, 3  # of an attribute
 _NARROW = (b"NBits", b"BlockQuantized", b"DequantizeLinear")
 # Operators of 8-bit weights that onnxruntime computes with inputs rounded to 8 bits, and TVM in float32.
 ROUNDING = frozenset((b"DynamicQuantizeLSTM",))
@@ -177,7 +178,7 @@ def check_schedules(
 
 
 def largest_allowed_error(model: Path, own_error: float | None = None) -> float:
-    """Return the error to allow for quantised operators or 16-bit results, else 0.
+    """Return the error to allow for quantised operators or 16-bit numbers, else 0.
 
     `own_error` is the error of onnxruntime's fused operators, known for quantised models.
     """
@@ -187,9 +188,14 @@ def largest_allowed_error(model: Path, own_error: float | None = None) -> float:
             return LARGEST_ERROR_INT8 if own_error is None else LARGEST_SHARE_INT8 * own_error + STEP_INT8
         if _has_any(operators, _NARROW):
             return LARGEST_ERROR_NARROW
-        try:  # 16-bit results
-            places = list(protobuf_fields.nested_fields(view, protobuf_fields.GRAPH, _OUTPUTS, *_TENSOR))
-            kinds = [protobuf_fields.number_of(view, start, end, _ELEMENTS) for start, end in places]
+        try:  # 16-bit results, also of casts on the way
+            of_outputs = protobuf_fields.GRAPH, _OUTPUTS, *_TENSOR
+            outputs = protobuf_fields.nested_fields(view, *of_outputs)
+            kinds = [protobuf_fields.number_of(view, *place, _ELEMENTS) for place in outputs]
+            for place in _fields_of_nodes(view, _ATTRIBUTE):
+                names = protobuf_fields.nested_fields(view, _NAME, within=place)
+                if any(bytes(view[start:end]) == b"to" for start, end in names):
+                    kinds.append(protobuf_fields.number_of(view, *place, _INTEGER))
         except protobuf_fields.NoMessage:
             return 0.0
         return max((LARGEST_ERROR_HALF.get(kind or 0, 0.0) for kind in kinds), default=0.0)
@@ -232,16 +238,19 @@ def _has_any(operators: Set[bytes], words: Sequence[bytes]) -> bool:
 
 def _operator_names(view: memoryview) -> set[bytes]:
     """Return the operators of nodes, branches and functions; empty for an invalid file."""
-    operators: set[bytes] = set()
     try:
-        nodes: tuple[int, ...]
-        for nodes in (_GRAPH_NODES, _FUNCTION_NODES):
-            while places := list(protobuf_fields.nested_fields(view, *nodes, _OPERATOR)):
-                operators.update(bytes(view[start:end]) for start, end in places)
-                nodes = *nodes, *_BRANCH_NODES
+        return {bytes(view[start:end]) for start, end in _fields_of_nodes(view, _OPERATOR)}
     except protobuf_fields.NoMessage:
         return set()
-    return operators
+
+
+def _fields_of_nodes(view: memoryview, field: int) -> Iterator[tuple[int, int]]:
+    """Yield where nodes have a field, also in branches and functions. Raises NoMessage."""
+    nodes: tuple[int, ...]
+    for nodes in (_GRAPH_NODES, _FUNCTION_NODES):
+        while any(protobuf_fields.nested_fields(view, *nodes)):
+            yield from protobuf_fields.nested_fields(view, *nodes, field)
+            nodes = *nodes, *_BRANCH_NODES
 
 
 def check_error(manifest: ManifestFile, error: float, model: str, own_error: float | None) -> None:

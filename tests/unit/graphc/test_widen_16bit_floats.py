@@ -131,6 +131,19 @@ def test_results_may_differ_by_what_their_type_rounds(tmp_path: Path, kind: int,
     assert largest_allowed_error(path) == allowed
 
 
+@pytest.mark.parametrize("in_branch", [False, True])
+def test_a_cast_on_the_way_to_float32_results_rounds_as_well(tmp_path: Path, in_branch: bool) -> None:
+    nodes = [
+        helper.make_node("Cast", ["x"], ["narrow"], to=TensorProto.FLOAT16),
+        helper.make_node("Cast", ["narrow"], ["y0"], to=TensorProto.FLOAT),
+    ]
+    if in_branch:
+        inner = helper.make_graph(nodes, "inner", [], [])
+        nodes = [helper.make_node("If", ["x"], ["y0"], then_branch=inner, else_branch=inner)]
+    path = written(tmp_path / "m.onnx", TensorProto.FLOAT, nodes, {}, [TensorProto.FLOAT])
+    assert largest_allowed_error(path) == 4e-3
+
+
 def test_a_name_that_sounds_quantised_allows_nothing(tmp_path: Path) -> None:
     node = helper.make_node("Relu", ["x"], ["y0"], name="after_QuantizeLinear")
     path = written(tmp_path / "m.onnx", TensorProto.FLOAT, [node], {}, [TensorProto.FLOAT])
