@@ -19,6 +19,7 @@ from tvm.s_tir import SBlock
 from tvm.s_tir.meta_schedule.database import JSONDatabase
 from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 from tvm.target.codegen import llvm_get_system_triple, llvm_is_valid_cpu
+from tvm.tirx import AttrStmt
 
 from mallorn.graphc.convert import register_converters
 from mallorn.graphc.core import graph_rewriting, pass_runner
@@ -49,6 +50,7 @@ class InputSpec(TypedDict):
 
 # TVM's intrinsics and those of tensor cores are registered by imports here; passes register others.
 _ON_TENSOR_CORES = '["mallorn_mma_'
+_IN_SEQUENCE = "pragma_scope"
 _TVMS_INTRINSIC = re.compile(r'"Tensorize",[^]]{0,200}\], *\["(?!mallorn_)')
 
 
@@ -182,12 +184,15 @@ def partition_tasks_by_schedule(
 
 
 def list_tuning_tasks(mod: Any, target: Any) -> list[Any]:
-    """Return a module's tuning tasks, except those that have no loops of known sizes."""
+    """Return a module's tuning tasks, except those that have no loops of known sizes, or
+    whose loops TVM fixed: those of ScatterND write where data says."""
     tasks = []
     for task in extract_tasks(mod, target):
         function = task.dispatched[0]["main"]
         blocks = graph_rewriting.collect_nodes(function, SBlock)
-        if graph_rewriting.has_static_tir_shapes(function) and any(block.iter_vars for block in blocks):
+        marks = (str(each.attr_key) for each in graph_rewriting.collect_nodes(function, AttrStmt))
+        has_loops = any(block.iter_vars for block in blocks) and _IN_SEQUENCE not in marks
+        if graph_rewriting.has_static_tir_shapes(function) and has_loops:
             tasks.append(task)
     return tasks
 

@@ -43,6 +43,14 @@ def test_a_sort_by_loops_of_our_own_goes_through_all_passes_too() -> None:
     np.testing.assert_array_equal(run(mod, x), -np.sort(-x, axis=1)[:, :3])
 
 
+def test_a_scatter_whose_loops_tvm_fixed_is_no_task() -> None:
+    rows, types = relax.const(np.array([[0], [2]])), [(4, 32), (2, 32)]
+    mod = network(lambda _, x, y: relax.op.scatter_nd(x, rows, y), *types)
+    with tvm.target.Target(HASWELL):
+        mod = tvm.transform.Sequential([getattr(relax.transform, name)() for name in _BEFORE])(mod)
+        assert list_tuning_tasks(mod, tvm.target.Target(HASWELL)) == []
+
+
 def test_functions_with_loops_stay_as_they_are() -> None:
     mod = network(lambda _, x: relax.op.add(x, x), (4, 32))
     mod = relax.transform.LegalizeOps()(mod)
