@@ -223,7 +223,10 @@ def _quantize_by_range(node: Node, data: Any) -> tuple[Any, Any, Any]:
 
 
 def _clip_to_uint8(node: Node, value: Any) -> Any:
-    return node.emit(relax.op.astype(node.emit(relax.op.clip(value, 0, 255)), "uint8"))
+    # Layout changes pass through these operators, but not through a clip.
+    value = node.emit(relax.op.maximum(value, relax.const(0.0, "float32")))
+    value = node.emit(relax.op.minimum(value, relax.const(255.0, "float32")))
+    return node.emit(relax.op.astype(value, "uint8"))
 
 
 def _conv(node: Node, *inputs: Any) -> Any:
@@ -295,7 +298,8 @@ def _integer_matmul(node: Node, a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any
 
 
 def _conv_integer(node: Node, x: Any, w: Any, x_zero: Any, w_zero: Any) -> Any:
-    """Convert ConvInteger in int32, since TVM's convolution sums in its operands' type."""
+    """Convert ConvInteger. TVM's convolution sums in its operands' type: int32, or float32
+    for channels in groups, which no integer instruction sums, where that is exact."""
     if w_zero is not None and w_zero.ty.ndim and int(w_zero.ty.shape[0]) != 1:
         # One zero point per output: reshape them so that they broadcast along outputs.
         shape, zeros = (-1, *[1] * _last_axis(w)), node.array(w_zero)
@@ -304,7 +308,10 @@ def _conv_integer(node: Node, x: Any, w: Any, x_zero: Any, w_zero: Any) -> Any:
         else:
             w_zero = relax.const(zeros.reshape(shape))
     factors = node.subtract_zero_point(x, x_zero), node.subtract_zero_point(w, w_zero)
-    return node.convert("Conv", [node.emit(relax.op.astype(factor, "int32")) for factor in factors])
+    is_exact = np.prod([int(size) for size in w.ty.shape][1:]) * 255**2 < 2**24
+    dtype = "float32" if int(node.attrs.get("group", 1)) > 1 and is_exact else "int32"
+    sums = node.convert("Conv", [node.emit(relax.op.astype(factor, dtype)) for factor in factors])
+    return sums if dtype == "int32" else node.emit(relax.op.astype(sums, "int32"))
 
 
 def _integer_matmul_to_float(node: Node, *inputs: Any) -> Any:

@@ -171,7 +171,7 @@ _EXACT = 2**24 // (255 * OFFSET)  # products of bytes whose sum is exact in floa
 
 @dataclass(frozen=True)
 class IntegerProduct:
-    """A matmul or convolution: quantized data, weights as bytes, and scale of the sums."""
+    """A matmul or convolution: quantized data, weights of 256 values, and scale of the sums."""
 
     call: Any
     data: QuantizedValue
@@ -216,9 +216,11 @@ def plan_product(call: Any, g: Graph) -> Build:
     if zero.ndim:
         zero = zero.reshape([-1 if dim == weights.axis else 1 for dim in range(weights.data.ty.ndim)])
     weight_bytes = weights.data.value.numpy().astype("int32") - zero
-    if weight_bytes.min(initial=0) < -OFFSET or weight_bytes.max(initial=0) >= OFFSET:
+    low, high = weight_bytes.min(initial=0), weight_bytes.max(initial=0)
+    if high - low >= 2 * OFFSET:
         raise Leave("the weights are computed, or a factor does not fit into 8 bits")
-    weight_bytes = weight_bytes.astype("int8")
+    # `Int8DotProducts` shifts weights that are more than bytes.
+    weight_bytes = weight_bytes.astype("int8" if low >= -OFFSET and high < OFFSET else "int16")
     is_convolution = call.op.name == "relax.nn.conv2d"
     has_scale_per_output = weights.axis % weight_bytes.ndim == (0 if is_convolution else 1)
     if not data.has_one_scale or not (weights.has_one_scale or has_scale_per_output):

@@ -5,8 +5,9 @@ computes 16 results, so weights are packed as it reads them: two rows of 16 colu
 interleaved.
 
 The instruction for bytes sums in 32 bits and reads unsigned data and signed weights, so
-signed data is shifted up by 128. The data's zero point, times each column's sum of weights,
-is subtracted from the sums.
+signed data is shifted up by 128, and unsigned weights minus a zero point are shifted into
+int8. The data's zero point, times each column's sum of weights, is subtracted from the sums,
+and so is the weights' shift, times each window's sum of data.
 """
 
 from dataclasses import dataclass, replace
@@ -43,6 +44,7 @@ define linkonce_odr <16 x float> @{DOT}(<16 x float> %sums, <16 x i32> %x, <16 x
 NARROW = "bfloat16"
 INSTRUCTION = DotInstruction(DOT, LANES, PAIR, NARROW, NARROW, "float32")
 OFFSET = 128  # shift from signed to unsigned bytes
+_EXACT = 2**24 // 255  # bytes whose sum is exact in float32
 _WIDER = {"int8": ("int16", "int32"), "uint8": ("int16", "int32"), "int16": ("int32",)}
 
 
@@ -118,7 +120,8 @@ class ByteProduct:
     instruction: DotInstruction
     data: Any
     zero: Any | None  # a 0-dimensional array, or an expression
-    weights: Any
+    weights: Any  # int8, after the shift
+    shift: int
     axes: tuple[int, ...] | None  # permutation of the data before the product
 
     @property
@@ -134,6 +137,35 @@ class ByteProduct:
         """Return the data with its axes permuted as the given layout reads them."""
         as_it_is = self.axes is None or layout is padded_sums.describe_channels_first_sums
         return self.data if as_it_is else relax.op.permute_dims(self.data, self.axes)
+
+    def pad(self, dot_sums: padded_sums.PaddedSums, layout: Layout) -> Any:
+        """Return the data in the given layout, padded with its zero point."""
+        data = self.ordered(layout)
+        # For rows any byte may pad: their weights are zero there.
+        is_row = layout is padded_sums.describe_row_product
+        if is_row or not any(dot_sums.margins):
+            return dot_sums.pad(data)
+        if self.has_known_zero:
+            return dot_sums.pad(data, self.zero_byte)
+        zero = self.wide_zero("int16")
+        centred = relax.op.subtract(relax.op.astype(data, "int16"), zero)
+        centred = dot_sums.pad(centred)
+        return relax.op.astype(relax.op.add(centred, zero), "uint8")
+
+    def wide_zero(self, dtype: str) -> Any:
+        zero = relax.const(np.array(self.zero_byte)) if self.has_known_zero else self.zero
+        return relax.op.astype(zero, dtype)
+
+    def window_sums(self, call: Any) -> Any:
+        """Return each row's or window's sum of the data minus its zero point, in int32."""
+        data = relax.op.astype(self.ordered(padded_sums.describe_channel_sums), "int32")
+        data = relax.op.subtract(data, self.wide_zero("int32"))
+        sums = relax.op.sum(data, axis=-1, keepdims=True)
+        if operator_name(call) == "relax.matmul":
+            return sums
+        ones = relax.const(np.ones((*self.weights.shape[:2], 1, 1), "float32"))
+        sums = copy_convolution(call, relax.op.astype(sums, "float32"), ones, out_dtype="float32")
+        return relax.op.astype(sums, "int32")
 
     def without_sign(self) -> "ByteProduct":
         if self.data.ty.dtype == "uint8":
@@ -174,14 +206,15 @@ class Int8DotProducts(Pass[ByteProduct]):
             zero = g.array(zero) if g.is_constant(zero) else zero
         if data.ty.dtype not in BYTES:
             raise Leave("the data is not int8 or uint8")
-        weights = g.array(call.args[1])
-        if weights.min() < -OFFSET or weights.max() >= OFFSET:
+        weights = g.array(call.args[1]).astype("int32")
+        shift = max(-OFFSET - int(weights.min()), 0) or min(OFFSET - 1 - int(weights.max()), 0)
+        shifted = weights + shift
+        if shifted.min() < -OFFSET or shifted.max() >= OFFSET:
             raise Leave("the weights do not fit into int8")
+        if shift and shifted[..., 0].size > _EXACT:
+            raise Leave("the sums of the data may not be exact in float32")
         axes = None if transpose is None else permutation(transpose)
-        product = ByteProduct(instruction, data, zero, weights.astype("int8"), axes)
-        if operator_name(call) != "relax.matmul" and not product.has_known_zero:
-            raise Leave("the zero point is computed")
-        return product
+        return ByteProduct(instruction, data, zero, shifted.astype("int8"), shift, axes)
 
     def rewrite(self, call: Any, facts: ByteProduct, g: Graph) -> Any:
         name, product = operator_name(call).rpartition(".")[2], facts.without_sign()
@@ -193,18 +226,19 @@ class Int8DotProducts(Pass[ByteProduct]):
         elif product.axes == FROM_PLANES:
             layout = padded_sums.describe_channels_first_sums
         dot_sums = layout(call, product.weights, product.instruction)
-        # For rows any byte may pad: their weights are zero there.
-        pad_value = 0 if layout is padded_sums.describe_row_product else product.zero_byte
-        data = dot_sums.pad(product.ordered(layout), pad_value)
-        # Subtract the zero point's share of the sums.
-        sums = dot_sums.call(g, product.instruction, f"int8_{name}", data)
-        if product.zero is None or (product.has_known_zero and not product.zero_byte):
-            return sums
-        columns = product.weights.reshape(-1, product.weights.shape[-1]).sum(axis=0, dtype="int32")
-        if product.has_known_zero:
-            return relax.op.subtract(sums, relax.const(columns * np.int32(product.zero_byte)))
-        zero = relax.op.astype(product.zero, "int32")
-        return relax.op.subtract(sums, relax.op.multiply(zero, relax.const(columns)))
+        sums = dot_sums.call(g, product.instruction, f"int8_{name}", product.pad(dot_sums, layout))
+        # Subtract the shares of the zero point and of the weights' shift.
+        if product.zero is not None and not (product.has_known_zero and not product.zero_byte):
+            columns = product.weights.reshape(-1, product.weights.shape[-1]).sum(axis=0, dtype="int32")
+            if product.has_known_zero:
+                share = relax.const(columns * np.int32(product.zero_byte))
+            else:
+                share = relax.op.multiply(product.wide_zero("int32"), relax.const(columns))
+            sums = relax.op.subtract(sums, share)
+        if product.shift:
+            shift = relax.const(product.shift, "int32")
+            sums = relax.op.subtract(sums, relax.op.multiply(product.window_sums(call), shift))
+        return sums
 
 
 def _shift_to_unsigned(value: Any) -> Any:

@@ -32,6 +32,8 @@ from tests.unit.graphc.test_import_quantized_operators import (  # noqa: E402 (t
     sample,
 )
 
+PRODUCTS = {"pictures": 2, "words": 3}
+
 
 def lowered(path: Path, target: str = WIDE) -> Any:
     found = as_tvm_target(target)
@@ -45,27 +47,43 @@ def near(path: Path, mod: Any, x: Any) -> None:
     assert np.abs(networks.run(mod, x) - wanted).mean() <= 2 * np.abs(wanted).max() / 255
 
 
+def count_products(mod: Any) -> int:
+    return sum(count for name, count in count_operators(mod).items() if "int8_" in name)
+
+
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("form", [QDQ, QLINEAR], ids=["QDQ", "QLinear"])
 @pytest.mark.parametrize("data", [U8, S8], ids=["u8", "s8"])
 def test_products_are_of_integers(tmp_path, network, form, data):
     path = quantised(tmp_path, network, form, data)
     mod = lowered(path)
-    counted = count_operators(mod)
-    products = sum(count for name, count in counted.items() if "int8_" in name)
-    assert products == {"pictures": 2, "words": 3}[network]
+    assert count_products(mod) == PRODUCTS[network]
     near(path, mod, sample(NETWORKS[network][1], 1))
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_dynamic_quantisation_multiplies_integers(tmp_path, network):
+@pytest.mark.parametrize("weights", [U8, S8], ids=["u8", "s8"])
+def test_dynamic_quantisation_multiplies_integers(tmp_path, network, weights):
     make, shape = NETWORKS[network]
     onnx.save(make(17), tmp_path / "real.onnx")
-    quantization.quantize_dynamic(tmp_path / "real.onnx", tmp_path / "quantised.onnx", weight_type=S8)
+    quantization.quantize_dynamic(tmp_path / "real.onnx", tmp_path / "quantised.onnx", weight_type=weights)
     mod = lowered(tmp_path / "quantised.onnx")
-    if network == "words":
-        assert sum(count for name, count in count_operators(mod).items() if "int8_matmul" in name) == 3
+    assert count_products(mod) == PRODUCTS[network]
     near(tmp_path / "quantised.onnx", mod, sample(shape, 1))
+
+
+def test_weights_with_any_zero_point_are_multiplied_as_integers():
+    """Their differences from 3 do not fit into a byte, and those of 256 numbers are shifted."""
+    numbers = np.arange(8 * 16).reshape(8, 16).astype("uint8") * 2
+
+    def body(emit: Emit, x: Any) -> Any:
+        return relax.op.matmul(emit(dequantized(x, 0.5, 7)), emit(dequantized(relax.const(numbers), 0.25, 3)))
+
+    mod = network(body, (2, 8), dtype="uint8")
+    target = as_tvm_target(WIDE)
+    after, _ = run_steps(mod, recipe_steps(TUNED)["before"], target)
+    assert count_products(after) == 1
+    networks.assert_same(after, mod, tolerance=1e-6)
 
 
 def test_nothing_between_products_is_stored_as_real_numbers(tmp_path):

@@ -186,12 +186,13 @@ def test_a_scale_in_a_vector_of_one_number_is_that_number(tmp_path):
     near(saved(tmp_path / "vector.onnx", nodes, {"x": (2, 3)}, {"y": (2, 3)}, **numbers), sample((2, 3), 1))
 
 
-def test_convolutions_of_integers_with_zero_points(tmp_path):
-    numbers = {"w": byte_weights(4, 3, 3, 3), "s": np.float32(0.02), "z": np.uint8(90), "wz": np.int8(5)}
+@pytest.mark.parametrize(("group", "inputs"), [(1, 4), (2, 2), (4, 1)])
+def test_convolutions_of_integers_with_zero_points(tmp_path, group, inputs):
+    numbers = {"w": byte_weights(4, inputs, 3, 3), "s": np.float32(0.02), "z": np.uint8(90), "wz": np.int8(5)}
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
-        helper.make_node("ConvInteger", ["q", "w", "z", "wz"], ["i"], pads=[1, 1, 1, 1]),
+        helper.make_node("ConvInteger", ["q", "w", "z", "wz"], ["i"], pads=[1, 1, 1, 1], group=group),
         helper.make_node("Cast", ["i"], ["y"], to=TensorProto.FLOAT),
     ]
-    path = saved(tmp_path / "integers.onnx", nodes, {"x": (1, 3, 6, 6)}, {"y": (1, 4, 6, 6)}, **numbers)
-    near(path, sample((1, 3, 6, 6), 1), steps=0)
+    path = saved(tmp_path / "integers.onnx", nodes, {"x": (1, 4, 6, 6)}, {"y": (1, 4, 6, 6)}, **numbers)
+    near(path, sample((1, 4, 6, 6), 1), steps=0)

@@ -106,6 +106,35 @@ def test_a_zero_point_may_be_computed(inputs: int) -> None:
     assert_same(network((5, inputs), random_of("int8", inputs, 32), zero=None))
 
 
+@pytest.mark.pairwise
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("options", [{"padding": 0}, {"padding": (1, 0, 2, 1), "strides": (2, 1)}], ids=str)
+def test_a_convolution_pads_with_a_computed_zero_point(channels: int, dtype: str, options: Any) -> None:
+    assert_same(network((2, 9, 8, channels), random_of("int8", 3, 3, channels, 16), dtype, None, **options))
+
+
+@pytest.mark.pairwise
+@pytest.mark.parametrize("shift", [-60, 0, 100])
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("zero", [0, 7, None])
+@pytest.mark.parametrize(
+    ("data", "options"),
+    [
+        ((5, 10), {}),
+        ((2, 9, 8, 4), {"padding": (1, 0, 2, 1), "strides": (2, 1)}),
+        ((1, 9, 8, 3), {"padding": 1}),
+    ],
+    ids=["rows", "windows", "few channels"],
+)
+def test_weights_of_any_256_neighbouring_numbers_are_shifted_into_bytes(
+    data: tuple[int, ...], options: Any, zero: int | None, dtype: str, shift: int
+) -> None:
+    kernel = (3, 3) if options else ()
+    weights = random_of("int8", *kernel, data[-1], 32).astype("int16") + shift
+    assert_same(network(data, weights, dtype, zero, **options))
+
+
 @pytest.mark.parametrize("zero", [0, 7])
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 @pytest.mark.parametrize(
@@ -156,17 +185,18 @@ gv[2, 8] = subtract(lv3[2, 8], constant[8])
         def convolution(channels: int, *kernel: int, **options: Any) -> Any:
             return network((1, 9, 9, channels), random_of("int8", *kernel, 16), **options)
 
+        wide_weights = np.array([[-200] * 16, [100] * 16] * 4, "int16")
         return {
             "the outputs fill too small a part of a vector": network((4, 8), random_of("int8", 8, 5)),
             "the operator does not multiply rows with a matrix": network((4, 8), random_of("int8", 2, 8, 16)),
-            "the weights do not fit into int8": network((4, 8), np.full((8, 16), 200, "int16")),
+            "the weights do not fit into int8": network((4, 8), wide_weights),
             "the data is not int8 or uint8": network((4, 8), random_of("int8", 8, 16), "int16"),
             "the channels are not a multiple of 4, and the convolution is dilated": convolution(
                 3, 3, 3, 3, dilation=2
             ),
             "the convolution has groups": convolution(16, 3, 3, 1, groups=16),
-            "the zero point is computed": network(
-                (1, 3, 3, 4), random_of("int8", 1, 1, 4, 16), zero=None, padding=0
+            "the sums of the data may not be exact in float32": network(
+                (1, 2**16 + 260), np.full((2**16 + 260, 16), 200, "int16")
             ),
             "the result is float32, not int32": networks.network(
                 lambda _, x: relax.op.matmul(x, networks.weights(8, 16)), (4, 8)
