@@ -188,7 +188,6 @@ def _lower_fused_matmul(form: NodeRewriter) -> None:
 RULES: Mapping[str, Callable[[NodeRewriter], None]] = {
     "Attention": lower_contrib_attention.packed_attention,
     "BiasGelu": _gelu,
-    "DynamicQuantizeLSTM": _lower_quantized_lstm,
     "EmbedLayerNormalization": lower_embed_layer_norm,
     "FastGelu": _fast_gelu,
     "FusedConv": _unfuse_activation,
@@ -202,3 +201,5 @@ RULES: Mapping[str, Callable[[NodeRewriter], None]] = {
     "SkipLayerNormalization": skip_norm,
     "SkipSimplifiedLayerNormalization": skip_rms_norm,
 }
+#: Operators that round their inputs when they run, in forms that do not, for comparisons.
+UNROUNDED: Mapping[str, Callable[[NodeRewriter], None]] = {"DynamicQuantizeLSTM": _lower_quantized_lstm}

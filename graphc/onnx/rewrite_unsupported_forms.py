@@ -117,14 +117,17 @@ _UNSORTED = (TensorProto.INT16, TensorProto.UINT16, TensorProto.UINT32)
 
 
 def rewrite(model: ModelProto, only: Container[str] | None = None) -> ModelProto:
-    """Return the model in forms that TVM supports, or with the operators `only` rewritten. Raises
-    ValueError if no node is rewritten and a node has none; other rewrites may make its sizes known."""
+    """Return the model in forms that TVM supports, or with only those operators rewritten that
+    round. Raises ValueError if no node is rewritten and a node has no supported form; other
+    rewrites may make its sizes known."""
     values, rewriters = KnownValues(model), {}
+    contrib = lower_contrib_operators
+    contrib_rules = contrib.RULES if only is None else contrib.UNROUNDED
     failures: list[ValueError] = []
     for index, node in enumerate(model.graph.node):
         rule = _RULES.get(node.op_type) if node.domain in inline_functions.DOMAINS else None
-        if node.domain == lower_contrib_operators.DOMAIN or node.op_type in lower_contrib_operators.HOMELESS:
-            rule = rule or lower_contrib_operators.RULES.get(node.op_type)
+        if node.domain == contrib.DOMAIN or node.op_type in contrib.HOMELESS:
+            rule = rule or contrib_rules.get(node.op_type)
         if rule is not None and (only is None or node.op_type in only):
             rewriter = NodeRewriter(node, values)
             try:

@@ -59,6 +59,18 @@ class Function:
     text: str
 
 
+def build_quad_function(instruction: Instruction) -> Function:
+    """Build the function that adds products of unsigned and signed bytes to sums."""
+    return Function(f"{_QUADS}_{instruction.lanes}", _multiply(instruction))
+
+
+def best_quad_function(lanes: int) -> Function | None:
+    """Return it for the target's vectors; None without an instruction that is exact."""
+    best = best_instruction()
+    is_exact = best is not None and best.lanes == lanes and len(best.steps) == 1
+    return build_quad_function(best) if best and is_exact else None
+
+
 def build_input_quantizer(instruction: Instruction, block: int, bits: int) -> Function:
     """Build the function that makes two bytes of each float in a block, scale and sum."""
     low = instruction.lower_byte_bits(bits)

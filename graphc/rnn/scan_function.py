@@ -3,6 +3,9 @@
 A product over all steps computes the inputs' contribution beforehand. Weights of the state
 are packed so that a step reads them once in order: some vectors of hidden units at a time,
 with all their gates. The state stays in cache.
+
+Weights of 8 bits stay bytes where an instruction multiplies them: a step rounds its state
+to 16 bits, and multiplies the upper and the lower byte.
 """
 
 from collections.abc import Iterable
@@ -13,10 +16,12 @@ from typing import Any
 import numpy as np
 
 from mallorn.graphc.core.graph_rewriting import OPAQUE, OPERATOR, largest_factor, parse_tvmscript
+from mallorn.graphc.quant.llvm_byte_dot_products import QUAD, Function
 
 # Vectors summed at the same time, to hide the latency of additions, and as registers allow.
 BUSY, REGISTERS = 8, {16: 24}
 FEWER = 12
+LARGEST_HALF = 2**15 - 1  # what stands for a state's bound
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
@@ -34,6 +39,7 @@ class Scan:
     functions: tuple[str, ...] = ()  # of gates, candidates and results, as ONNX orders them
     has_peepholes: bool = False  # an LSTM whose gates see the cell
     has_lengths: bool = False  # sequences end earlier: states stay, and results are zero
+    byte_dot: Function | None = None  # adds products of bytes, for weights of 8 bits
 
     @property
     def gates(self) -> int:
@@ -60,6 +66,19 @@ class Scan:
         parts = self.vectors // self.wide
         return len(self.backwards), parts, self.wide * self.gates, self.lanes
 
+    @property
+    def quads(self) -> int:
+        """Number of groups of four units, which an instruction multiplies at a time."""
+        return -(-self.units // QUAD)
+
+    def pack_bytes(self, values: Any) -> Any:
+        """Pack weights [directions, gates * units, units] of 8 bits as [directions, parts,
+        groups, sums, bytes]."""
+        padding = QUAD * self.quads - self.units
+        packed = self.pack(np.pad(values, ((0, 0), (0, 0), (0, padding))))
+        groups = packed.reshape(self.quads, QUAD, *self.packed)  # axes 2 to 5: as `packed`
+        return groups.transpose(2, 3, 0, 4, 5, 1).reshape(self.shapes["R"])
+
     def pack(self, values: Any) -> Any:
         """Pack an array [directions, gates * units, rest] as [rest, *packed]."""
         count, _, inner = values.shape
@@ -74,6 +93,8 @@ class Scan:
         count, parts, sums, lanes = self.packed
         state = count, self.batch, self.units
         shapes = {"X": (self.steps, self.batch, *self.packed), "R": (count, parts, self.units, sums, lanes)}
+        if self.byte_dot:
+            shapes["R"] = (count, parts, self.quads, sums, lanes * QUAD)
         shapes["H"] = state
         if self.kind == "LSTM":
             shapes["C"] = state
@@ -83,6 +104,8 @@ class Scan:
             shapes["P"] = self.packed
         if self.has_lengths:
             shapes["L"] = (self.batch,)
+        if self.byte_dot:  # scales of the weights, and what an upper byte of 128 adds
+            shapes |= {"K": self.packed, "Z": self.packed}
         return shapes
 
     @property
@@ -95,7 +118,8 @@ class Scan:
 def build_function(scan: Scan) -> Any:
     """Build the function of a layer, with a block per direction and group of sequences."""
     shapes = {**scan.shapes, **scan.results}
-    buffers = ", ".join(f'{name}: T.Buffer({shape}, "float32")' for name, shape in shapes.items())
+    dtypes = dict.fromkeys(shapes, "float32") | ({"R": "int8"} if scan.byte_dot else {})
+    buffers = ", ".join(f'{name}: T.Buffer({shapes[name]}, "{dtypes[name]}")' for name in shapes)
     reads = ", ".join(_region(scan, name, shape) for name, shape in scan.shapes.items())
     writes = ", ".join(_region(scan, name, shape) for name, shape in scan.results.items())
     return parse_tvmscript(f"""
@@ -108,6 +132,7 @@ def main({buffers}) -> None:
             T.reads({reads})
             T.writes({writes})
             T.sblock_attr({{"{OPERATOR}": "recurrent"}})
+{f"            T.attr(0, 'pragma_import_llvm', {scan.byte_dot.text!r})" if scan.byte_dot else ""}
 {indent(format_layer_body(scan), " " * 12)}
 """)
 
@@ -121,7 +146,7 @@ def _region(scan: Scan, name: str, shape: tuple[int, ...]) -> str:
             places[1:3] = [rows, direction]
         case "Y":
             places[1:3] = [direction, rows]
-        case "R" | "O" | "P":
+        case "R" | "O" | "P" | "K" | "Z":
             places[0] = direction
         case "L":
             places[0] = rows
@@ -164,6 +189,15 @@ def format_layer_body(scan: Any) -> str:
         for row in range(scan.rows)
         for q in range(scan.packed[2])
     ]
+    if scan.byte_dot:
+        buffers += [f"{name} = {_buffer(length, 'uint8')}" for name in ("up", "low")]
+        buffers += [f"most = {_buffer(1)}", *_format_bound(scan, length)]
+        sums += [
+            f"{_sum_variable_name(row, q)}{half} = {_buffer(scan.lanes, 'int32')}"
+            for row in range(scan.rows)
+            for q in range(scan.packed[2])
+            for half in ("u", "v")
+        ]
     cells = {"H": "h", "C": "c"} if scan.kind == "LSTM" else {"H": "h"}
     first = [
         f"{cell}[{_format_unit_index(scan)}] = {name}[vd, {_format_row_index(scan)}, j]"
@@ -185,6 +219,8 @@ def format_layer_body(scan: Any) -> str:
     else:
         passes = [_lstm(scan) if scan.kind == "LSTM" else _rnn(scan)]
     lines = [*(_indented(parts, lines) for lines in passes), _format_unit_loop(scan, copies)]
+    if scan.byte_dot:
+        lines.insert(0, _format_halving(scan))
     step = _indented(f"for s in range({scan.steps}):", lines)
     return "\n".join([*buffers, *sums, _format_unit_loop(scan, first), step, _format_unit_loop(scan, last)])
 
@@ -243,6 +279,8 @@ def _rnn(scan: Any) -> list[str]:
 
 def _sums(scan: Any, state: str, gates: Iterable[int]) -> list[str]:
     """Return lines that sum, for some gates, input contributions and state times weights."""
+    if scan.byte_dot:
+        return _format_byte_sums(scan)
     gate_set = set(gates)
     pairs = [(m, q) for m in range(scan.rows) for q in range(scan.packed[2]) if q % scan.gates in gate_set]
     length = scan.vectors * scan.lanes
@@ -258,6 +296,52 @@ def _sums(scan: Any, state: str, gates: Iterable[int]) -> list[str]:
         for (m, q), term in zip(pairs, terms, strict=True)
     ]
     return [*starts, _indented(f"for k in range({scan.units}):", additions)]
+
+
+def _format_bound(scan: Any, length: int) -> list[str]:
+    """Return lines that find a bound of all states: the first ones may exceed 1."""
+    clear = [f"{name}[j] = T.uint8(0)" for name in ("up", "low")]
+    state = f"T.abs(H[vd, {_format_row_index(scan)}, j])"
+    return [
+        _indented(f"for j in range({length}):", clear),
+        "most[0] = T.float32(1)",
+        _format_unit_loop(scan, [f"most[0] = T.max(most[0], {state})"]),
+    ]
+
+
+def _format_halving(scan: Any) -> str:
+    """Return lines that round the state to 16 bits; 128 is added to the upper byte."""
+    unit = _format_unit_index(scan)
+    number = f"T.floor(h[{unit}] * (T.float32({LARGEST_HALF}) / most[0]) + T.float32(0.5))"
+    lines = [
+        f'up[{unit}] = T.Cast("uint8", T.shift_right(T.Cast("int32", {number}), 8) + 128)',
+        f'low[{unit}] = T.Cast("uint8", T.bitwise_and(T.Cast("int32", {number}), 255))',
+    ]
+    return _format_unit_loop(scan, lines)
+
+
+def _format_byte_sums(scan: Any) -> list[str]:
+    """Return lines that sum input contributions and products of the state's bytes."""
+    pairs = [(m, q) for m in range(scan.rows) for q in range(scan.packed[2])]
+    length, vector = scan.vectors * scan.lanes, f"int32x{scan.lanes}"
+    starts, additions, ends = [], [], []
+    for m, q in pairs:
+        total = _sum_variable_name(m, q)
+        weights = f'R.vload([vd, b, k, {q}, 0], "int8x{scan.lanes * QUAD}")'
+        weights = f'T.reinterpret("{vector}", {weights})'
+        for half, state in (("u", "up"), ("v", "low")):
+            quad = f'{state}.vload([{m * length} + k * {QUAD}], "uint8x{QUAD}")'
+            sums = f'{total}{half}.vload([0], "{vector}")'
+            states = f'T.broadcast(T.reinterpret("int32", {quad}), {scan.lanes})'
+            arguments = f"{sums}, {states}, {weights}"
+            call = f'T.call_pure_extern("{vector}", "{scan.byte_dot.name}", {arguments})'
+            starts.append(_vector(scan, f"{total}{half}[i] = 0"))
+            additions.append(f"{total}{half}[T.ramp(0, 1, {scan.lanes})] = {call}")
+        upper, lower = (f'T.Cast("float32", {total}{half}[i])' for half in ("u", "v"))
+        scale = f"(K[vd, b, {q}, i] * (most[0] / T.float32({LARGEST_HALF})))"
+        product = f"(({upper} - Z[vd, b, {q}, i]) * T.float32(256) + {lower}) * {scale}"
+        ends.append(_vector(scan, f"{total}[i] = {_input(scan, m, q)} + {product}"))
+    return [*starts, _indented(f"for k in range({scan.quads}):", additions), *ends]
 
 
 def _input(scan: Any, row: int, number: int) -> str:
@@ -331,8 +415,8 @@ def _sum_variable_name(row: int, number: int) -> str:
     return f"a{row}_{number}"
 
 
-def _buffer(length: int) -> str:
-    return f'T.sblock_alloc_buffer(({length},), "float32")'
+def _buffer(length: int, dtype: str = "float32") -> str:
+    return f'T.sblock_alloc_buffer(({length},), "{dtype}")'
 
 
 def _indented(head: str, lines: Iterable[str]) -> str:

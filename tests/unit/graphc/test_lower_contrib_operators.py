@@ -6,18 +6,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm
 from onnx import TensorProto, helper
 
 from mallorn.core.errors import InvalidModel
 from mallorn.graphc.export import compare_with_onnxruntime
+from mallorn.workers.tvm.compile.reference_outputs import replace_special_instructions
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
+from mallorn.workers.tvm.programs.allowed_programs import check_program
 from tests.fixtures.onnx_network import saved
-from tests.unit.graphc.networks import run, run_onnxruntime
+from tests.unit.graphc.networks import HASWELL, program, run, run_onnxruntime, scheduled
+from tests.unit.graphc.test_int8_dot_products import TARGETS
 
 pytest.importorskip("onnxruntime")
 Arrays = Mapping[str, Any]
 HEADS, GROUPS, NUMBERS, PLACES = 4, 2, 16, 64
 RNG = np.random.default_rng(0)
+VNNI = TARGETS["512 bits"]
 
 
 def drawn(*shape: int) -> Any:
@@ -268,32 +274,53 @@ def test_a_norm_of_rows_of_tables(tmp_path: Path, opset: int, more: Any, segment
     same(saved(tmp_path / "m.onnx", [node], fed, results, opset=opset, **known), fed)
 
 
-@pytest.mark.parametrize("per_unit", [False, True])
-@pytest.mark.parametrize("kind", ["int8", "uint8"])
-def test_an_lstm_with_quantised_weights(tmp_path: Path, kind: str, per_unit: bool) -> None:
-    units, gates = 6, 24
+def quantised_lstm(folder: Path, kind: str, zero: int, *, per_unit: bool = False) -> tuple[str, Arrays]:
+    """A layer whose weights have 256 values and the zero point `zero`, and states beyond 1."""
+    units, gates, batch = 20, 80, 3
     low = np.iinfo(kind).min
     scales = (2, gates) if per_unit else (2,)
     known = {
         "w": RNG.integers(low, low + 256, (2, NUMBERS, gates)).astype(kind),
         "r": RNG.integers(low, low + 256, (2, units, gates)).astype(kind),
         "b": drawn(2, 2 * gates) / 4,
+        "h0": 3 * drawn(2, batch, units),
+        "c0": drawn(2, batch, units),
         **{name: RNG.uniform(0.001, 0.004, scales).astype("float32") for name in ("ws", "rs")},
-        **{name: np.full(scales, 0 if per_unit else low + 120, kind) for name in ("wz", "rz")},
+        **{name: np.full(scales, zero, kind) for name in ("wz", "rz")},
     }
-    given = ["x", "w", "r", "b", "", "", "", "", "ws", "wz", "rs", "rz"]
+    given = ["x", "w", "r", "b", "", "h0", "c0", "", "ws", "wz", "rs", "rz"]
     attributes = {"hidden_size": units, "direction": "bidirectional", "domain": "com.microsoft"}
     node = helper.make_node("DynamicQuantizeLSTM", given, ["y", "h", "c"], **attributes)
-    fed = {"x": drawn(5, 3, NUMBERS)}
-    path = written(tmp_path, node, fed, known)
-    found = run(load_network(path).mod, fed["x"])
+    fed = {"x": drawn(5, batch, NUMBERS)}
+    return written(folder, node, fed, known), fed
+
+
+@pytest.mark.parametrize(
+    ("kind", "zero", "per_unit"),
+    [("int8", 0, False), ("int8", 0, True), ("uint8", 128, False), ("int8", -8, False)],
+)
+@pytest.mark.parametrize("target", [HASWELL, VNNI], ids=["floats", "bytes"])
+def test_an_lstm_with_quantised_weights(
+    tmp_path: Path, target: str, kind: str, zero: int, per_unit: bool
+) -> None:
+    """Weights are multiplied as bytes where their differences from the zero point fit into one."""
+    path, fed = quantised_lstm(tmp_path, kind, zero, per_unit=per_unit)
+    mod = load_network(path, target=as_tvm_target(target)).mod
+    has_bytes = target == VNNI and zero != -8
+    assert ("mallorn_quads_16" in mod.script()) is has_bytes
+    found = run(replace_special_instructions(mod), fed["x"])
     for ours, theirs in zip(found, run_onnxruntime(path, fed["x"]), strict=True):
-        np.testing.assert_allclose(
-            ours, theirs, atol=1 / 64
-        )  # onnxruntime rounds inputs and states to 8 bits
+        np.testing.assert_allclose(ours, theirs, atol=1 / 16)  # onnxruntime rounds to 8 bits
     unrounded = compare_with_onnxruntime.run_onnxruntime(path, {"x": fed["x"]}, fused=False)
     for ours, truth in zip(found, unrounded, strict=True):
-        np.testing.assert_allclose(ours, truth, atol=1e-5)
+        np.testing.assert_allclose(ours, truth, atol=5e-4 if has_bytes else 1e-5)
+
+
+def test_a_layer_of_bytes_is_a_program_that_may_be_stored_and_stays_in_its_buffers(tmp_path: Path) -> None:
+    path, _ = quantised_lstm(tmp_path, "int8", 0)
+    scan = program(load_network(path, target=as_tvm_target(VNNI)).mod, "lstm_scan")
+    check_program(tvm.ir.save_json(scan))
+    scheduled(scan, VNNI)
 
 
 @pytest.mark.parametrize(

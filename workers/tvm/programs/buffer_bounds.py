@@ -25,6 +25,8 @@ from tvm.sym import Analyzer, ProofStrength
 from mallorn.core.errors import InvalidModel
 from mallorn.graphc.core.graph_rewriting import collect_nodes
 from mallorn.graphc.quant import dot_products, tile_instructions, x86_int8_instructions
+from mallorn.graphc.quant.llvm_byte_dot_products import INSTRUCTIONS as BYTE_DOTS
+from mallorn.graphc.quant.llvm_byte_dot_products import build_quad_function
 from mallorn.workers.tvm.programs.allowed_programs import OPS, describe_refusal
 from mallorn.workers.tvm.programs.program_blocks import blocks_of, index_bounds
 
@@ -58,7 +60,11 @@ _LARGEST_ROUNDING: Final = 1e-2  # of some float16 operations, as a share of the
 _SPLIT: Final = re.compile(r"mallorn_split_(\d+)_\d+", re.ASCII)
 _DOT: Final = re.compile(r"mallorn_block_(\d+)_(\d+)_(\d+)_\d+", re.ASCII)
 # Functions that take no address, by the type of their sums.
-_SUMS_OF_DOTS: Final = {x86_int8_instructions.FUNCTION: "int32", dot_products.DOT: "float32"}
+_SUMS_OF_DOTS: Final = {
+    x86_int8_instructions.FUNCTION: "int32",
+    **{build_quad_function(dot).name: "int32" for dot in BYTE_DOTS.values()},
+    dot_products.DOT: "float32",
+}
 _TILE_ROW: Final = 64  # bytes of a row of sums
 # Of what our LLVM functions count, so that products have less than 64 bits.
 _MOST_COUNT: Final = 1 << 19
