@@ -10,7 +10,7 @@ from mallorn.core.states import JobState, MeasurementKind, RoundState, WorkKind
 from mallorn.core.values.decision_log import DeviceUse, PlannedRound, RoundStats
 from mallorn.db.database_clock import now
 from mallorn.db.repositories.base import Repository
-from mallorn.db.repositories.leases import Leases, LeaseToken, Token, WorkItem, is_still_held
+from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem, is_still_held
 from mallorn.db.tables import Job, Measurement, Round
 
 OPEN = (RoundState.QUEUED, RoundState.LEASED)
@@ -76,18 +76,19 @@ class Rounds(Repository):
         values = {"cost_model_id": cost_model_id}
         self.execute_and_count(update(Round).where(Round.id == round_id).values(values))
 
-    def change_inputs(self, round_id: int, token: Token, **changes: Any) -> bool:
+    def change_inputs(self, hold: LeaseToken, **changes: Any) -> bool:
         """Change the inputs of a round while its lease is held; return whether it is."""
+        round_id = int(hold.item.subject)
         self._lock_job_of(round_id)
-        is_held = Round.id == round_id, is_still_held(LeaseToken(WorkItem.for_round(round_id), token))
+        is_held = Round.id == round_id, is_still_held(hold)
         return self.execute_and_count(update(Round).where(*is_held).values(changes)) == 1
 
     def close(
-        self, round_id: int, token: Token, state: RoundState, stats: RoundStats | None = None, error: str = ""
+        self, hold: LeaseToken, state: RoundState, stats: RoundStats | None = None, error: str = ""
     ) -> bool:
         """End a round, or free it for another attempt (`state` QUEUED); False if unheld."""
+        leases, round_id = Leases(self.session), int(hold.item.subject)
         self._lock_job_of(round_id)
-        leases, hold = Leases(self.session), LeaseToken(WorkItem.for_round(round_id), token)
         is_held = leases.return_work(hold) if state is RoundState.QUEUED else leases.end(hold)
         return is_held and self.move(round_id, state, error=error, stats=stats)
 

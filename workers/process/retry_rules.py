@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from mallorn.core import errors
@@ -29,7 +30,9 @@ TAKEN: Final = RetryRule("was taken back", None, logging.WARNING)
 # No fault of the work: time, an operator or another worker solves the problem.
 GIVEN_BACK: Final = RetryRule("goes back to the queue", WorkItems.return_work, logging.WARNING)
 NEXT: Final = RetryRule("lets others have their turn", WorkItems.return_work, logging.INFO)
-LATER: Final = RetryRule("waits for the artifact store", WorkItems.return_work_later, logging.WARNING)
+LATER: Final = RetryRule(
+    "waits for the artifact store", partial(WorkItems.return_work, is_delayed=True), logging.WARNING
+)
 OTHER_HOST: Final = RetryRule("is left to another host", WorkItems.leave_to_another_host, logging.WARNING)
 # The process was killed from outside: counted like the death of a worker (MAX_DEATHS).
 CUT_SHORT: Final = RetryRule("was cut short", WorkItems.record_killed_holder, logging.WARNING)
