@@ -1,6 +1,7 @@
 """Rounds: plan, claim and close them; changes by a worker need the current lease."""
 
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, func, select, text, update
@@ -24,15 +25,10 @@ class Rounds(Repository):
         """Queue a round; None while the target has another, not detached, of the workload in flight."""
         self.lock_job(job.id)
         new = self.insert(Round).values(
+            **asdict(replace(plan, searcher=searcher)),
             job_id=job.id,
-            task_id=plan.task_id,
             workload_id=workload_id,
             target_id=job.target_id,
-            index=plan.index,
-            size=plan.size,
-            seed=plan.seed,
-            searcher=searcher,
-            reason=plan.reason,
             seen_upto=0,
             detached=job.options["measurer"] == DETACHED,
             state=RoundState.QUEUED,
