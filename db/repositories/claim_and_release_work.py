@@ -96,21 +96,15 @@ class WorkItems(Repository):
         return losses
 
     def record_interruption(
-        self, hold: LeaseToken, error: MallornError, limit: int = MAX_LOSSES
+        self, hold: LeaseToken, error: MallornError, limit: int = MAX_LOSSES, is_death: bool = False
     ) -> Loss | None:
-        """Record that work was interrupted; give the work up after `limit` interruptions."""
+        """Record that work was interrupted, or that its holder was killed; give the work up
+        after `limit` interruptions or deaths."""
         self.lock_job(self._job_of(hold))
-        loss = Leases(self.session).record_interruption(hold, limit)
+        loss = Leases(self.session).record_loss(hold, limit, is_death)
         if loss is not None:
-            self._record_loss(loss, error)
+            self._record_loss(loss, error, limit)
         return loss
-
-    def record_killed_holder(self, hold: LeaseToken, error: MallornError) -> None:
-        """Count that this work's holder was killed; give it up after MAX_DEATHS kills."""
-        self.lock_job(self._job_of(hold))
-        loss = Leases(self.session).record_killed_holder(hold)
-        if loss is not None:
-            self._record_loss(loss, error, MAX_DEATHS)
 
     def leave_to_another_host(self, hold: LeaseToken, error: MallornError) -> None:
         """Return work that this worker's host cannot do, without counting a loss.

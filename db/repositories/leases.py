@@ -108,14 +108,10 @@ class Leases(Repository):
         conditions = LeaseRow.kind.in_(kinds), self.is_among(LeaseRow.subject, subjects)
         self.execute_and_count(update(LeaseRow).where(*conditions).values(RESTING))
 
-    def record_interruption(self, hold: LeaseToken, limit: int = MAX_LOSSES) -> Loss | None:
-        """Free interrupted work and count a loss; None if this lease no longer holds it."""
-        return next(iter(self._free_and_count_losses(is_row_held_by(hold), LeaseRow.losses, limit)), None)
-
-    def record_killed_holder(self, hold: LeaseToken) -> Loss | None:
-        """Free work whose holder was killed, and count a death; None if not held."""
-        losses = self._free_and_count_losses(is_row_held_by(hold), LeaseRow.deaths, MAX_DEATHS)
-        return next(iter(losses), None)
+    def record_loss(self, hold: LeaseToken, limit: int, is_death: bool = False) -> Loss | None:
+        """Free work and count a loss, or a death if its holder was killed; None if not held."""
+        count = LeaseRow.deaths if is_death else LeaseRow.losses
+        return next(iter(self._free_and_count_losses(is_row_held_by(hold), count, limit)), None)
 
     def jobs_with_expired_leases(self) -> Sequence[str | None]:
         """Return the jobs with expired leases; None stands for work that belongs to no job."""

@@ -48,8 +48,8 @@ def test_a_holder_that_went_silent_is_a_death_whoever_notices(holds):
 
 def test_what_comes_up_anew_has_lost_nothing(holds, rows):
     item = WorkItem.for_round(7)
-    for way in (holds.record_interruption, holds.record_killed_holder):
-        way(holds.claim(item, "a", 60))
+    for is_death in (False, True):
+        holds.record_loss(holds.claim(item, "a", 60), 3, is_death)
     assert (holds.get(item).losses, holds.get(item).deaths) == (1, 1)
     holds.add_or_reopen_work(item, rows.job_id)
     assert (holds.get(item).losses, holds.get(item).deaths) == (0, 0)

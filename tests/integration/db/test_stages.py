@@ -43,7 +43,11 @@ def stage(rows):
             )
 
         def die(self, hold, words):
-            rows.write(lambda session: WorkItems(session).record_killed_holder(hold, MallornError(words)))
+            rows.write(
+                lambda session: WorkItems(session).record_interruption(
+                    hold, MallornError(words), MAX_DEATHS, is_death=True
+                )
+            )
 
         def expire(self):
             """For each job whose stage was taken back: whether it failed."""
