@@ -29,7 +29,6 @@ from mallorn.core.registry import resolve
 from mallorn.costmodels.base import CostModel
 from mallorn.costmodels.labels import labels
 from mallorn.costmodels.lightgbm_models import LightGBM
-from mallorn.costmodels.metrics import spearman
 from mallorn.costmodels.xgboost_models import KernelTime, XGBoost
 from mallorn.searchers.space import Candidate, Matrix, Sketch
 from mallorn.workers.round.loaded_round import descriptors
@@ -37,6 +36,7 @@ from mallorn.workers.tvm.programs.parsed_program_cache import instructions, pars
 from mallorn.workers.tvm.programs.program_blocks import blocks_of, find_main_block
 from mallorn.workers.tvm.space.rebuild_schedule import map_choices_to_decisions, rebuild
 from mallorn.workers.tvm.space.sketches import choices_of
+from mallorn_research.costmodels.metrics import spearman
 from mallorn_research.costmodels.ridge_on_code_counts import RidgeOnCodeCounts
 
 RESULTS: Final = Path(__file__).resolve().parents[1] / "docs" / "results" / "gpu"

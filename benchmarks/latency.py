@@ -113,7 +113,7 @@ def compared(engines: Mapping[str, Engine | Rival], whole: WholeModel, base: str
 def loaded(stack: ExitStack, model: WholeModel, name: str, library: Path | None) -> Engine:
     """Start an engine and load the library, or the model itself without one."""
     engine = stack.enter_context(model.engine(name))
-    model.begin_loading(engine, library).wait()
+    model.begin_loading(engine, library)()
     return engine
 
 

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from typing import Final, Self
@@ -105,27 +105,25 @@ class DeviceDemand:
                 log.warning("devices on demand: %s", error)
 
 
+@dataclass
 class DevicesOnDemand:
     """Makes the supervisor start and stop devices for the targets that need one."""
 
-    def __init__(
-        self, supervisor: Supervisor, spec_of: Callable[[Target], ChildSpec], say: Callable[[str], None]
-    ) -> None:
-        self._supervisor = supervisor
-        self._spec_of = spec_of
-        self._say = say
-        self._running: dict[Target, str] = {}
+    supervisor: Supervisor
+    spec_of: Callable[[Target], ChildSpec]
+    say: Callable[[str], None]
+    _running: dict[Target, str] = field(default_factory=dict)
 
     def start_and_stop_devices(self, targets: Collection[Target]) -> None:
         """Start and stop devices to match these targets; called repeatedly."""
         for target in set(targets) - self._running.keys():
-            self._say(f"  starting a device for {target}")
-            spec = self._spec_of(target)
+            self.say(f"  starting a device for {target}")
+            spec = self.spec_of(target)
             self._running[target] = spec.name
-            self._supervisor.add(spec)
+            self.supervisor.add(spec)
         for target in self._running.keys() - set(targets):
-            self._say(f"  the device for {target} is not needed any more")
-            self._supervisor.remove(self._running.pop(target))
+            self.say(f"  the device for {target} is not needed any more")
+            self.supervisor.remove(self._running.pop(target))
 
 
 Say = Callable[[str], None]

@@ -12,8 +12,8 @@ import numpy as np
 from benchmarks.costmodels.arms import Arm, arm
 from benchmarks.costmodels.rows import Bench, load
 from benchmarks.costmodels.task_figures import judge_tasks
-from mallorn.costmodels.metrics import coverage
 from mallorn_research.costmodels.evaluation import NORMAL_80, fit_on_split, scramble_labels
+from mallorn_research.costmodels.metrics import coverage
 
 Figures = Mapping[str, float | None]
 

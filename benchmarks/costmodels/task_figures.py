@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mallorn.costmodels import metrics
 from mallorn.costmodels.base import Groups, Vector
+from mallorn.costmodels.metrics import iterate_group_rows, pairwise_accuracy
+from mallorn_research.costmodels import metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +28,13 @@ def judge_tasks(scores: Vector, truth: Vector, groups: Groups) -> dict[int, Task
     """The figures of each task, by group; NaN where one is undefined."""
     return {
         int(groups[lines[0]]): _judge_task(scores[lines], truth[lines], groups[lines])
-        for lines in metrics.iterate_group_rows(groups)
+        for lines in iterate_group_rows(groups)
     }
 
 
 def _judge_task(scores: Vector, truth: Vector, groups: Groups) -> TaskFigures:
     return TaskFigures(
-        pairwise=metrics.pairwise_accuracy(scores, truth, groups),
+        pairwise=pairwise_accuracy(scores, truth, groups),
         top_pairwise=metrics.top_tenth_pairs(scores, truth, groups),
         top_recall=metrics.top_tenth_recall(scores, truth, groups),
         spearman=metrics.spearman(scores, truth, groups),

@@ -139,8 +139,7 @@ def _commit(session: Session, met: Met) -> None:
         NewMeasurement(100 + slot, Trial(Candidate("", (slot,)), **fields), 1, met.job.context_id, 1)
         for slot in range(4)
     ]
-    token: Any = getattr(hold, "token", hold.attempt)  # the version before asks for the attempt
-    Measurements(session).add_trials(met.round.id, token, rows)
+    Measurements(session).add_trials(hold, rows)
 
 
 def _expire(session: Session, job_id: str) -> None:

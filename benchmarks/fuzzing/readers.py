@@ -27,9 +27,9 @@ from mallorn.db.dataset.export_files import (
 from mallorn.db.paging import decode_cursor
 from mallorn.db.tables import CostModelRow
 from mallorn.workers.detached.batch_record import read_results
+from mallorn.workers.interfaces.model_compiler import BadLine
 from mallorn.workers.process.unpack_model import unpack
 from mallorn.workers.round.select_cost_model import model_of
-from mallorn.workers.shared_schedules.read_json_lines import Problem
 from mallorn.workers.shared_schedules.target_folders import PROVENANCE, iterate_databases, read_provenance
 from mallorn.workers.shared_schedules.target_folders import TARGET as TARGET_FILE
 from mallorn_research.pretraining.read_measurements import read_training_data
@@ -71,7 +71,7 @@ def _manifest(data: bytes, folder: Path) -> object:
 def _tenset(data: bytes, folder: Path) -> object:
     file = folder / "log.json"
     file.write_bytes(data)
-    problems: list[Problem] = []
+    problems: list[BadLine] = []
     for record in auto_scheduler.read_records(file, problems.append):
         try:
             read_steps(record.steps)
@@ -82,7 +82,7 @@ def _tenset(data: bytes, folder: Path) -> object:
 
 def _stock(data: bytes, folder: Path) -> object:
     _files(data, folder, WORKLOADS, RECORDS)
-    problems: list[Problem] = []
+    problems: list[BadLine] = []
     list(metaschedule.read_database(folder, problems.append))
     return problems
 

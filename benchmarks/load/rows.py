@@ -18,7 +18,7 @@ from mallorn.core.values.event import MeasuredEvent, RoundClosedEvent
 from mallorn.core.values.trial import Trial
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.db.repositories.leases import Token
+from mallorn.db.repositories.leases import LeaseToken
 from mallorn.db.repositories.measurements import Measurements, NewMeasurement
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.rounds import Rounds
@@ -82,17 +82,15 @@ class Bench:
             time.sleep(self.period_sec / 4)
             with self.database.transaction() as session:
                 rows = [_trial(slot, sketch, context) for slot in range(first, first + BATCH)]
-                Measurements(session).add_trials(row.id, hold.token, rows)
+                Measurements(session).add_trials(hold, rows)
                 # The best that it tells is the moment of telling: whoever reads it knows how long it took.
                 told = MeasuredEvent(**named, trials=BATCH, failures=0, best_us=time.time())
                 Events(session).append(job_id, told)
         with self.database.transaction() as session:
-            self._close(session, job_id, row.id, hold.token, named)
+            self._close(session, job_id, hold, named)
 
-    def _close(
-        self, session: Session, job_id: str, round_id: int, token: Token, named: dict[str, object]
-    ) -> None:
-        Rounds(session).close(round_id, token, RoundState.DONE, RoundStats())
+    def _close(self, session: Session, job_id: str, hold: LeaseToken, named: dict[str, object]) -> None:
+        Rounds(session).close(hold, RoundState.DONE, RoundStats())
         Events(session).append(job_id, RoundClosedEvent.model_validate(named))
 
 

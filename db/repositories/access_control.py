@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
@@ -206,8 +205,9 @@ class ApiKeys(Repository):
         used_now = _update(key_id).values(last_used_at=now())
         first_use = used_now.where(ApiKeyRow.last_used_at.is_(None)).returning(ApiKeyRow.owner)
         if owner := self.session.scalar(first_use):
+            request = {"method": "USE", "path": "", "status": HTTPStatus.OK}
             words = f"first use of key {key_id}"
-            entry = NewAuditEntry(owner, key_id, "USE", "", HTTPStatus.OK, owner, words)
+            entry = AuditRow(owner=owner, key_id=key_id, **request, subject=owner, detail=words)
             Audit(self.session).add(entry)
         is_older = ApiKeyRow.last_used_at < seconds_from_now(-USED_SEC)
         self.execute_and_count(used_now.where(is_older))
@@ -329,26 +329,14 @@ class SignIns(Repository):
         return secret
 
 
-@dataclass(frozen=True, slots=True)
-class NewAuditEntry:
-    """An answered request and its owner; `subject` is the owner of a key that it changed."""
-
-    owner: str
-    key_id: str
-    method: str
-    path: str
-    status: int
-    subject: str = ""
-    detail: str = ""
-
-
 class Audit(Repository):
-    def add(self, entry: NewAuditEntry) -> None:
-        self.session.add(AuditRow(**asdict(entry)))
+    def add(self, entry: AuditRow) -> None:
+        self.session.add(entry)
 
     def add_local_change(self, subject: str, detail: str) -> None:
         """Record a change that a command made in this database, without a request."""
-        self.add(NewAuditEntry(subject, "", "RUN", "--here", HTTPStatus.OK, subject, detail))
+        request = {"method": "RUN", "path": "--here", "status": HTTPStatus.OK}
+        self.add(AuditRow(owner=subject, key_id="", **request, subject=subject, detail=detail))
 
     def page(self, owner: str | None, cursor: str | None = None, limit: int = 50) -> Page[AuditEntry]:
         """Return requests by an owner or on their keys, newest first; None means all."""

@@ -73,17 +73,14 @@ class WorkItems(Repository):
             # Another transaction has moved this job meanwhile: look for the next one.
         return message_job_id
 
-    def return_work_later(self, hold: LeaseToken, error: MallornError) -> bool:
-        """Return unfinished work like `return_work`, but resend its message only later."""
-        return self.return_work(hold, error, is_delayed=True)
-
     def return_work(self, hold: LeaseToken, error: MallornError, *, is_delayed: bool = False) -> bool:
-        """Return unfinished work for another worker; show in its job what it waits for."""
+        """Return unfinished work for another worker; show in its job what it waits for. Its
+        message is sent again soon or, if `is_delayed`, only later."""
         job_id = self._job_of(hold)
         # Another worker goes on at once with the work of one that is stopped.
         message = "" if isinstance(error, LeaseLost) else error.message
         if hold.item.kind is WorkKind.ROUND:
-            is_returned = self._close(hold, RoundState.QUEUED, message)
+            is_returned = Rounds(self.session).close(hold, RoundState.QUEUED, error=message)
         else:
             self.lock_job(job_id)
             is_returned = Leases(self.session).return_work(hold, is_delayed)
@@ -99,21 +96,15 @@ class WorkItems(Repository):
         return losses
 
     def record_interruption(
-        self, hold: LeaseToken, error: MallornError, limit: int = MAX_LOSSES
+        self, hold: LeaseToken, error: MallornError, limit: int = MAX_LOSSES, is_death: bool = False
     ) -> Loss | None:
-        """Record that work was interrupted; give the work up after `limit` interruptions."""
+        """Record that work was interrupted, or that its holder was killed; give the work up
+        after `limit` interruptions or deaths."""
         self.lock_job(self._job_of(hold))
-        loss = Leases(self.session).record_interruption(hold, limit)
+        loss = Leases(self.session).record_loss(hold, limit, is_death)
         if loss is not None:
-            self._record_loss(loss, error)
+            self._record_loss(loss, error, limit)
         return loss
-
-    def record_killed_holder(self, hold: LeaseToken, error: MallornError) -> None:
-        """Count that this work's holder was killed; give it up after MAX_DEATHS kills."""
-        self.lock_job(self._job_of(hold))
-        loss = Leases(self.session).record_killed_holder(hold)
-        if loss is not None:
-            self._record_loss(loss, error, MAX_DEATHS)
 
     def leave_to_another_host(self, hold: LeaseToken, error: MallornError) -> None:
         """Return work that this worker's host cannot do, without counting a loss.
@@ -130,7 +121,7 @@ class WorkItems(Repository):
         job_id = row.job_id or ""
         self.lock_job(job_id)
         if has_tried_all or len(workers.hosts(left_by)) >= MAX_LOSSES:
-            if self._close(hold, RoundState.CANCELLED, error.message):
+            if Rounds(self.session).close(hold, RoundState.CANCELLED, error=error.message):
                 pause_job(self.session, job_id, error)
         elif Leases(self.session).leave_to_other_hosts(hold, left_by):
             self._record_loss(Loss(hold, job_id, is_given_up=False), error)
@@ -148,11 +139,8 @@ class WorkItems(Repository):
         job_id = self._job_of(hold)
         if hold.item.kind is not WorkKind.ROUND:
             fail_job(self.session, job_id, STATES[hold.item.kind], error, hold)
-        elif self._close(hold, RoundState.CANCELLED, error.message):
+        elif Rounds(self.session).close(hold, RoundState.CANCELLED, error=error.message):
             fail_job(self.session, job_id, JobState.TUNING, error)
-
-    def _close(self, hold: LeaseToken, state: RoundState, error: str) -> bool:
-        return Rounds(self.session).close(int(hold.item.subject), hold.token, state, error=error)
 
     def _job_of(self, hold: LeaseToken) -> str:
         return Leases(self.session).get(hold.item).job_id or ""

@@ -45,12 +45,6 @@ class BaseHead(NamedTuple):
     name: CostModelName
     rows: int
     view: str  # the feature view it reads; empty: an earlier version of Mallorn trained it
-
-
-class BaseElsewhere(NamedTuple):
-    """The active version of a base model for another target."""
-
-    head: BaseHead
     target: str
 
 
@@ -105,27 +99,25 @@ class CostModels(Repository):
 
     def bases(self, op: str, target_id: int) -> Sequence[BaseHead]:
         """Return an operator's and target's active base models, newest first."""
-        bases = self._list_bases(op, CostModelRow.target_id == target_id, CostModelRow.id.desc())
-        return [base.head for base in bases]
+        return self._list_bases(op, CostModelRow.target_id == target_id, CostModelRow.id.desc())
 
-    def list_bases_of_other_targets(self, op: str, target_id: int) -> Sequence[BaseElsewhere]:
+    def list_bases_of_other_targets(self, op: str, target_id: int) -> Sequence[BaseHead]:
         """Return an operator's active bases of other targets, most training rows first."""
         order = CostModelRow.rows.desc(), CostModelRow.id.desc()
         return self._list_bases(op, CostModelRow.target_id != target_id, *order)
 
     def _list_bases(
         self, op: str, condition: ColumnElement[bool], *order: ColumnElement[Any]
-    ) -> list[BaseElsewhere]:
+    ) -> list[BaseHead]:
         own = CostModelRow
         columns = own.id, own.family, own.name, own.version, own.rows, own.metrics
         of_op = own.family == base_family(op), own.active, condition
         query = select(*columns, TargetRow.text).where(*of_op).order_by(*order)
         query = query.join(TargetRow, TargetRow.id == own.target_id)
-        bases: list[BaseElsewhere] = []
+        bases: list[BaseHead] = []
         for row in self.session.execute(query):
             name = CostModelName(row.family, row.name, row.version)
-            head = BaseHead(row.id, name, row.rows, str(row.metrics.get("view", "")))
-            bases.append(BaseElsewhere(head, row.text))
+            bases.append(BaseHead(row.id, name, row.rows, str(row.metrics.get("view", "")), row.text))
         return bases
 
     def has_trained_on(self, snapshot: str) -> bool:

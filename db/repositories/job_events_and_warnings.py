@@ -1,7 +1,7 @@
 """Events of a job, numbered in commit order, and its warnings."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final, TypeVar
 
 from sqlalchemy import insert, select, update
@@ -70,18 +70,14 @@ class Warnings(Repository):
         """Store a warning and log an event, or count a repeat; keep at most MOST_KEPT."""
         self.lock_job(job_id)
         warnings = list(self.session.scalars(select(Job.warnings).where(Job.id == job_id)).one())
-        new = JobWarning(source=warn.source, message=warn.message, hint=warn.hint, count=1)
-        is_new = True
+        new = JobWarning(**asdict(warn), count=1)
         for index, warning in enumerate(warnings):
             if warning.model_copy(update={"count": 1}) == new:
                 warnings[index] = warning.model_copy(update={"count": warning.count + 1})
-                is_new = False
-        if is_new and len(warnings) >= MOST_KEPT:
-            return
-        if is_new:
+                break
+        else:
+            if len(warnings) >= MOST_KEPT:
+                return
             warnings.append(new)
+            Events(self.session).append(job_id, WarningEvent(**asdict(warn)))
         self.execute_and_count(update(Job).where(Job.id == job_id).values(warnings=warnings))
-        if is_new:
-            Events(self.session).append(
-                job_id, WarningEvent(source=warn.source, message=warn.message, hint=warn.hint)
-            )

@@ -39,25 +39,16 @@ class WorkItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class LeaseToken:
     """Fencing token of a lease, by which writes of earlier holders are rejected.
 
     It names the holder, too: a restored database repeats attempt numbers, while
     holders from before the restore may still be working.
     """
 
+    item: WorkItem
     attempt: int
     holder: str
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseToken:
-    item: WorkItem
-    token: Token
-
-    @property
-    def attempt(self) -> int:
-        return self.token.attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +83,7 @@ class Leases(Repository):
             where=or_(LeaseRow.until.is_(None), LeaseRow.until < now()),
         )
         attempt = self.session.execute(upsert.returning(LeaseRow.attempt)).scalar_one_or_none()
-        return None if attempt is None else LeaseToken(item, Token(attempt, holder))
+        return None if attempt is None else LeaseToken(item, attempt, holder)
 
     def renew(self, hold: LeaseToken, lease_sec: float) -> bool:
         """Extend a lease; False if it was taken back or its job was paused or cancelled."""
@@ -117,14 +108,10 @@ class Leases(Repository):
         conditions = LeaseRow.kind.in_(kinds), self.is_among(LeaseRow.subject, subjects)
         self.execute_and_count(update(LeaseRow).where(*conditions).values(RESTING))
 
-    def record_interruption(self, hold: LeaseToken, limit: int = MAX_LOSSES) -> Loss | None:
-        """Free interrupted work and count a loss; None if this lease no longer holds it."""
-        return next(iter(self._free_and_count_losses(is_row_held_by(hold), LeaseRow.losses, limit)), None)
-
-    def record_killed_holder(self, hold: LeaseToken) -> Loss | None:
-        """Free work whose holder was killed, and count a death; None if not held."""
-        losses = self._free_and_count_losses(is_row_held_by(hold), LeaseRow.deaths, MAX_DEATHS)
-        return next(iter(losses), None)
+    def record_loss(self, hold: LeaseToken, limit: int, is_death: bool = False) -> Loss | None:
+        """Free work and count a loss, or a death if its holder was killed; None if not held."""
+        count = LeaseRow.deaths if is_death else LeaseRow.losses
+        return next(iter(self._free_and_count_losses(is_row_held_by(hold), count, limit)), None)
 
     def jobs_with_expired_leases(self) -> Sequence[str | None]:
         """Return the jobs with expired leases; None stands for work that belongs to no job."""
@@ -184,7 +171,7 @@ class Leases(Repository):
         rows = self.session.scalars(statement.returning(LeaseRow)).all()
         for row in sorted(rows, key=lambda row: (row.kind, len(row.subject), row.subject)):
             item, is_given_up = WorkItem(WorkKind(row.kind), row.subject), getattr(row, count.key) >= limit
-            losses.append(Loss(LeaseToken(item, Token(row.attempt, NOBODY)), row.job_id or "", is_given_up))
+            losses.append(Loss(LeaseToken(item, row.attempt, NOBODY), row.job_id or "", is_given_up))
             if is_given_up:
                 self.close_work([item.kind], [item.subject])
         return losses
@@ -199,7 +186,7 @@ def is_row_held_by(hold: LeaseToken) -> ColumnElement[bool]:
     """Return the SQL condition that this lease still holds the row's work."""
     item = hold.item
     is_item = LeaseRow.kind == item.kind, LeaseRow.subject == item.subject
-    is_token = LeaseRow.attempt == hold.attempt, LeaseRow.holder == hold.token.holder
+    is_token = LeaseRow.attempt == hold.attempt, LeaseRow.holder == hold.holder
     return and_(*is_item, *is_token, LeaseRow.until.is_not(None))
 
 

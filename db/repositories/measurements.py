@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from mallorn.core.errors import LeaseLost
 from mallorn.core.outcomes import Outcome
-from mallorn.core.states import MeasurementKind, WorkKind
+from mallorn.core.states import MeasurementKind
 from mallorn.core.targets import Target
 from mallorn.core.values.dataset import Record
 from mallorn.core.values.manifest import MeasuredOn
@@ -17,7 +17,7 @@ from mallorn.core.values.trial import Trial
 from mallorn.db.measurement_codec import pack_decisions, pack_times, unpack_decisions, unpack_times
 from mallorn.db.paging import Page, decode_cursor, page
 from mallorn.db.repositories.base import Repository, equalities, is_owned_by
-from mallorn.db.repositories.leases import LeaseToken, Token, WorkItem, is_still_held
+from mallorn.db.repositories.leases import LeaseToken, is_still_held
 from mallorn.db.repositories.measurement_filters import BUILD_FAILURES, TrialLimits
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.snapshots import Sources
@@ -44,33 +44,33 @@ class NewMeasurement:
 class Measurements(Repository):
     """The dataset's rows. None is ever deleted; times may become upper bounds later."""
 
-    def add_trials(self, round_id: int, token: Token, rows: Sequence[NewMeasurement]) -> int:
+    def add_trials(self, hold: LeaseToken, rows: Sequence[NewMeasurement]) -> int:
         """Store trials of a round, one per slot, and return how many were new.
 
-        Raises LeaseLost if `token` no longer holds the round, so that a worker that lost
-        its lease cannot write after its successor.
+        Raises LeaseLost if `hold` is not the round's lease any more, so that a worker that
+        lost its lease cannot write after its successor.
         """
+        round_id = int(hold.item.subject)
         self.lock_jobs(select(Round.job_id).where(Round.id == round_id))
-        hold = LeaseToken(WorkItem.for_round(round_id), token)
         query = select(Round).where(Round.id == round_id, is_still_held(hold))
         row = self.session.scalars(query).one_or_none()
         if row is None:
-            raise LeaseLost(f"round {round_id} is no longer leased to attempt {token.attempt}")
+            raise LeaseLost(f"round {round_id} is no longer leased to attempt {hold.attempt}")
         names = "job_id", "workload_id", "target_id"
         columns = {"round_id": row.id, **{name: getattr(row, name) for name in names}}
         return len(self._add(columns | {"kind": MeasurementKind.TRIAL}, rows))
 
     def add_finish(
-        self, job_id: str, token: Token, workload_id: int, target_id: int, rows: Sequence[NewMeasurement]
+        self, hold: LeaseToken, workload_id: int, target_id: int, rows: Sequence[NewMeasurement]
     ) -> Sequence[int]:
         """Store repeated measurements of a job's finish stage; return their ids by slot.
 
-        Raises LeaseLost if `token` no longer holds the finish stage of the job.
+        Raises LeaseLost if `hold` is not the finish stage's lease any more.
         """
+        job_id = hold.item.subject
         self.lock_job(job_id)
-        hold = LeaseToken(WorkItem(WorkKind.FINISH, job_id), token)
         if not self.session.scalar(select(is_still_held(hold))):
-            raise LeaseLost(f"the finish of job {job_id} is no longer leased to attempt {token.attempt}")
+            raise LeaseLost(f"the finish of job {job_id} is no longer leased to attempt {hold.attempt}")
         columns = {"job_id": job_id, "round_id": None, "workload_id": workload_id, "target_id": target_id}
         return self._add(columns | {"kind": MeasurementKind.FINISH}, rows)
 

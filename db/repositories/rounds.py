@@ -1,6 +1,7 @@
 """Rounds: plan, claim and close them; changes by a worker need the current lease."""
 
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, func, select, text, update
@@ -10,7 +11,7 @@ from mallorn.core.states import JobState, MeasurementKind, RoundState, WorkKind
 from mallorn.core.values.decision_log import DeviceUse, PlannedRound, RoundStats
 from mallorn.db.database_clock import now
 from mallorn.db.repositories.base import Repository
-from mallorn.db.repositories.leases import Leases, LeaseToken, Token, WorkItem, is_still_held
+from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem, is_still_held
 from mallorn.db.tables import Job, Measurement, Round
 
 OPEN = (RoundState.QUEUED, RoundState.LEASED)
@@ -24,15 +25,10 @@ class Rounds(Repository):
         """Queue a round; None while the target has another, not detached, of the workload in flight."""
         self.lock_job(job.id)
         new = self.insert(Round).values(
+            **asdict(replace(plan, searcher=searcher)),
             job_id=job.id,
-            task_id=plan.task_id,
             workload_id=workload_id,
             target_id=job.target_id,
-            index=plan.index,
-            size=plan.size,
-            seed=plan.seed,
-            searcher=searcher,
-            reason=plan.reason,
             seen_upto=0,
             detached=job.options["measurer"] == DETACHED,
             state=RoundState.QUEUED,
@@ -76,18 +72,19 @@ class Rounds(Repository):
         values = {"cost_model_id": cost_model_id}
         self.execute_and_count(update(Round).where(Round.id == round_id).values(values))
 
-    def change_inputs(self, round_id: int, token: Token, **changes: Any) -> bool:
+    def change_inputs(self, hold: LeaseToken, **changes: Any) -> bool:
         """Change the inputs of a round while its lease is held; return whether it is."""
+        round_id = int(hold.item.subject)
         self._lock_job_of(round_id)
-        is_held = Round.id == round_id, is_still_held(LeaseToken(WorkItem.for_round(round_id), token))
+        is_held = Round.id == round_id, is_still_held(hold)
         return self.execute_and_count(update(Round).where(*is_held).values(changes)) == 1
 
     def close(
-        self, round_id: int, token: Token, state: RoundState, stats: RoundStats | None = None, error: str = ""
+        self, hold: LeaseToken, state: RoundState, stats: RoundStats | None = None, error: str = ""
     ) -> bool:
         """End a round, or free it for another attempt (`state` QUEUED); False if unheld."""
+        leases, round_id = Leases(self.session), int(hold.item.subject)
         self._lock_job_of(round_id)
-        leases, hold = Leases(self.session), LeaseToken(WorkItem.for_round(round_id), token)
         is_held = leases.return_work(hold) if state is RoundState.QUEUED else leases.end(hold)
         return is_held and self.move(round_id, state, error=error, stats=stats)
 

@@ -25,10 +25,10 @@ def other(rows: OwnedRows) -> str:
 
 def run_round(rows: OwnedRows, job_id: str, workload: str, latency_us: float) -> None:
     round_id = rows.write(lambda session: rows.add_round(session, workload, job_id))
-    attempt = rows.write(lambda session: Rounds(session).claim(round_id, "w", 60).token)
-    assert attempt is not None
-    rows.write(lambda session: Measurements(session).add_trials(round_id, attempt, [rows.ok(0, latency_us)]))
-    rows.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE))
+    hold = rows.write(lambda session: Rounds(session).claim(round_id, "w", 60))
+    assert hold is not None
+    rows.write(lambda session: Measurements(session).add_trials(hold, [rows.ok(0, latency_us)]))
+    rows.write(lambda session: Rounds(session).close(hold, RoundState.DONE))
 
 
 def test_jobs_are_chosen_in_the_list_and_drawn_over_one_another(

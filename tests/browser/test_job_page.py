@@ -22,12 +22,12 @@ DRAWN_ROWS = 80
 
 def run_round(rows: OwnedRows, workload: str, latency_us: float, failures: int = 0) -> None:
     """A round from its claim to its end, with the event that tells of it."""
-    round_id, attempt = rows.claimed_round(workload)
+    _, hold = rows.claimed_round(workload)
     found = [rows.ok(0, latency_us), *(rows.failed(slot) for slot in range(1, failures + 1))]
 
     def end(session: Session) -> None:
-        Measurements(session).add_trials(round_id, attempt, found)
-        Rounds(session).close(round_id, attempt, RoundState.DONE)
+        Measurements(session).add_trials(hold, found)
+        Rounds(session).close(hold, RoundState.DONE)
         Events(session).append(rows.job_id, RoundClosedEvent(round=0, task=0, name="w0"))
 
     rows.write(end)

@@ -53,8 +53,8 @@ class Withheld(OwnedRows):
         hold = self.write(lambda session: Rounds(session).claim(round_id, "w", 60))
         assert hold is not None
         batch = [self.ok(0, latency_us)]
-        self.write(lambda session: Measurements(session).add_trials(round_id, hold.token, batch))
-        self.write(lambda session: Rounds(session).close(round_id, hold.token, RoundState.DONE))
+        self.write(lambda session: Measurements(session).add_trials(hold, batch))
+        self.write(lambda session: Rounds(session).close(hold, RoundState.DONE))
 
     def publish(self, latency_us: float) -> None:
         """Let Ada's job bring `secret` to the dataset and measure it."""

@@ -12,6 +12,7 @@ from mallorn.core.targets import Target
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
 from mallorn.workers.interfaces.device_runner import Runner
 from mallorn.workers.measure import run_timeout_and_retakes as run_timeout
+from mallorn.workers.measure.measurer_interface import Tools
 from mallorn.workers.measure.tvm_measurer import TvmMeasurer
 from mallorn.workers.subprocesses.process_pool import ChildPool
 from tests.fixtures.faces import Hazards
@@ -49,7 +50,7 @@ def test_a_bad_candidate_costs_its_own_slot(
 ) -> None:
     hazards = {"HAZARDS": json.dumps({str(BAD_SLOT): hazard})}
     with ChildPool(partial(Hazards, env=hazards, name="builder"), 2) as builders:
-        measurer = TvmMeasurer(fleet.settings, builders, standing_runner)
+        measurer = TvmMeasurer(Tools(fleet.settings, builders, standing_runner))
         results = {r.slot: r for r in measurer.measure(subject.program, local_target, subject.slots, OPTIONS)}
         assert len(builders.idle) == 2
     bad = results.pop(BAD_SLOT)
@@ -74,7 +75,7 @@ def test_a_candidate_that_is_ended_in_the_middle_of_its_timing_is_a_failed_trial
     long = EvaluatorOptions(number=1, repeat=1, min_repeat_ms=10_000)
     slow = OPTIONS.model_copy(update={"run_timeout_sec": 1, "evaluator": long, "stopping": "racing"})
     with ChildPool(partial(CandidateCompiler, name="builder"), 1) as builders:
-        measurer = TvmMeasurer(fleet.settings, builders, standing_runner)
+        measurer = TvmMeasurer(Tools(fleet.settings, builders, standing_runner))
         (ended,) = measurer.measure(subject.program, local_target, subject.slots[:1], slow)
         assert (ended.trial.outcome, ended.trial.run_us) == (Outcome.RUN_TIMEOUT, ())
         assert "did not return in time" in ended.trial.error
@@ -86,7 +87,7 @@ def test_a_session_that_is_lost_between_two_candidates_is_the_fault_of_neither(
     fleet: TestFleet, local_target: Target, subject: Subject, standing_runner: Runner
 ) -> None:
     with ChildPool(partial(CandidateCompiler, name="builder"), 1) as builders:
-        measurer = TvmMeasurer(fleet.settings, builders, standing_runner)
+        measurer = TvmMeasurer(Tools(fleet.settings, builders, standing_runner))
         stream = measurer.measure(subject.program, local_target, subject.slots, OPTIONS)
         results = [next(stream)]
         fleet.lose_session()
@@ -104,7 +105,7 @@ def test_a_device_that_dies_is_not_the_candidates_fault(
     lone_tracker.wait_free(local_target)
     hazards = {"HAZARDS": json.dumps({str(BAD_SLOT): "run_loop"})}
     with ChildPool(partial(Hazards, env=hazards, name="builder"), 1) as builders:
-        measurer = TvmMeasurer(lone_tracker.settings, builders, standing_runner)
+        measurer = TvmMeasurer(Tools(lone_tracker.settings, builders, standing_runner))
         stream = measurer.measure(subject.program, local_target, subject.slots, OPTIONS)
         assert next(stream).trial.outcome is Outcome.OK
         device.kill()

@@ -20,7 +20,7 @@ from mallorn.core.targets import Target, parse_target
 from mallorn.workers.device.detect_host import available_cores, read_host_facts
 from mallorn.workers.device.device_class import DeviceClass, Endpoint
 from mallorn.workers.device.prepare_session import set_runtime_environment
-from mallorn.workers.device.session_gateway import GatewayClient, SessionGateway
+from mallorn.workers.device.session_gateway import SessionGateway
 from mallorn.workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH, TrackerClient, tracker_key
 from mallorn.workers.host.host_lock import lock_identity
 from mallorn.workers.interfaces.device_runner import LibraryRun, Runner
@@ -98,7 +98,7 @@ import os
 os.sched_setaffinity(0, last := {max(os.sched_getaffinity(0))})
 from mallorn.core.targets import parse_target
 from mallorn.workers.device.prepare_session import set_runtime_environment
-from mallorn.workers.device.session_gateway import GatewayClient, SessionGateway
+from mallorn.workers.device.session_gateway import SessionGateway
 set_runtime_environment(parse_target({"kind": "llvm", "num-cores": 1}))
 from mallorn.workers.device.prepare_session import runtime_facts
 assert runtime_facts(parse_target({"kind": "llvm", "num-cores": 1}))["threads"] == 1
@@ -225,8 +225,7 @@ def test_a_stalled_network_is_not_the_candidates_time_out(
 ) -> None:
     """The client says nothing after it has begun: so a session hears it when the network stalls."""
     with SessionGateway().connect_runner() as end:
-        gateway = GatewayClient(end)
-        monkeypatch.setattr(remote_device, "_gateway", lambda: gateway)
+        monkeypatch.setattr(remote_device, "_gateway", lambda: end)
         device = RemoteDevice(fleet.settings.tracker_address, local_target, PATIENCE)
 
         def stall() -> None:

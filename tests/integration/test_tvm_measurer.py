@@ -15,7 +15,7 @@ from mallorn.searchers.space import Candidate
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Library
 from mallorn.workers.interfaces.device_runner import Runner
 from mallorn.workers.measure import tvm_measurer
-from mallorn.workers.measure.measurer_interface import MeasureInput
+from mallorn.workers.measure.measurer_interface import MeasureInput, Tools
 from mallorn.workers.measure.stopping.incremental_timing import ENOUGH
 from mallorn.workers.measure.tvm_measurer import TvmMeasurer
 from mallorn.workers.subprocesses.process_pool import ChildPool
@@ -53,7 +53,7 @@ class TestTvmMeasurer(MeasurerTestCase):
 
     @pytest.fixture
     def measurer(self, fleet: TestFleet, builders: ChildPool[Library], runner: Runner) -> TvmMeasurer:
-        return TvmMeasurer(fleet.settings, builders, runner)
+        return TvmMeasurer(Tools(fleet.settings, builders, runner))
 
     @pytest.fixture
     def workplace(self, subject: Subject, local_target: Target) -> Workplace:
@@ -66,7 +66,7 @@ class TestTvmMeasurer(MeasurerTestCase):
 def test_every_candidate_is_built_and_timed_once(
     fleet: TestFleet, local_target: Target, subject: Subject, builders: ChildPool[Library], runner: Runner
 ) -> None:
-    measurer = TvmMeasurer(fleet.settings, builders, runner)
+    measurer = TvmMeasurer(Tools(fleet.settings, builders, runner))
     results = list(measurer.measure(subject.program, local_target, subject.slots, OPTIONS))
     assert sorted(result.slot for result in results) == [slot.slot for slot in subject.slots]
     repeat = OPTIONS.evaluator.repeat
@@ -86,7 +86,7 @@ def test_every_candidate_is_built_and_timed_once(
 def test_closing_early_frees_builders_and_device(
     fleet: TestFleet, local_target: Target, subject: Subject, builders: ChildPool[Library], runner: Runner
 ) -> None:
-    measurer = TvmMeasurer(fleet.settings, builders, runner)
+    measurer = TvmMeasurer(Tools(fleet.settings, builders, runner))
     stream = measurer.measure(subject.program, local_target, subject.slots, OPTIONS)
     next(stream)
     stream.close()
@@ -105,7 +105,7 @@ def test_no_file_of_a_round_stays_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    measurer = TvmMeasurer(fleet.settings, builders, runner)
+    measurer = TvmMeasurer(Tools(fleet.settings, builders, runner))
     assert list(measurer.measure(subject.program, local_target, subject.slots[:1], OPTIONS))
     # But the locks by which this host's workers know of one another.
     assert [path for path in tmp_path.iterdir() if path.suffix not in {".lock", ".gate"}] == []
@@ -117,7 +117,7 @@ def test_without_a_device_for_the_target_nothing_is_built(
     other = with_cores(local_target, local_target.num_cores + 1)
     with pytest.raises(NoDevice):
         list(
-            TvmMeasurer(fleet.settings, builders, runner).measure(
+            TvmMeasurer(Tools(fleet.settings, builders, runner)).measure(
                 subject.program, other, subject.slots, OPTIONS
             )
         )
@@ -130,7 +130,7 @@ def test_a_tracker_that_is_gone_is_said_so(
     nowhere = Settings(tracker="127.0.0.1:1")
     with pytest.raises(Unavailable, match="tracker"):
         list(
-            TvmMeasurer(nowhere, builders, runner).measure(
+            TvmMeasurer(Tools(nowhere, builders, runner)).measure(
                 subject.program, local_target, subject.slots, OPTIONS
             )
         )

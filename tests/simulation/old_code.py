@@ -18,6 +18,7 @@ from mallorn.db.repositories.fair_shares import FairShares
 from mallorn.db.repositories.job_transitions import pause_job
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import MAX_LOSSES, Leases, LeaseToken
+from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.tables import LeaseRow
 from mallorn.services.control import plan_target
 from mallorn.services.control.plan_job import plan_job
@@ -133,7 +134,7 @@ def host_faults_are_losses() -> Iterator[None]:
         if hold.item.kind is not WorkKind.ROUND:
             self.return_work(hold, error)
         elif Leases(self.session).get(hold.item).losses + 1 >= MAX_LOSSES:
-            if self._close(hold, RoundState.CANCELLED, error.message):
+            if Rounds(self.session).close(hold, RoundState.CANCELLED, error=error.message):
                 pause_job(self.session, self._job_of(hold), error)
         elif self.record_interruption(hold, error) is not None:
             Jobs(self.session).set_waiting(self._job_of(hold), Waiting(error.message, error.hint))

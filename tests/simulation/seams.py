@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 from mallorn.core.settings import Settings
 from mallorn.core.targets import parse_target
+from mallorn.core.values.dataset import ScheduleScripts
 from mallorn.core.values.graph_report import GraphReport
 from mallorn.db.repositories.control_loop_ticks import LoopTicks
 from mallorn.db.repositories.leases import Leases
@@ -21,7 +22,7 @@ from mallorn.services.control.plan_target import plan_target
 from mallorn.services.control.wait_for_device import WaitLimit
 from mallorn.workers.finish.build_final_schedules import FinalSchedules
 from mallorn.workers.host.code_digest import code_digest, current_builder_name
-from mallorn.workers.interfaces.model_compiler import Extraction, ModelCompiler, ModelTask, Scripts
+from mallorn.workers.interfaces.model_compiler import Extraction, ModelCompiler, ModelTask
 from mallorn.workers.interfaces.tensor_arguments import Arguments
 from mallorn.workers.measure.tracked_devices import Fleet
 from mallorn.workers.process.leased_work import StageFolder
@@ -94,7 +95,7 @@ class Hand(Runtime):
         """There is no process to start."""
 
     def start_model_compiler(self, threads: int, model_bytes: int, folder: Path) -> ModelCompiler:
-        return MadeUpGraphs({"scripts": Scripts("", "", "")})
+        return MadeUpGraphs({"scripts": ScheduleScripts(original="", scheduled="", trace="")})
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.trial import Trial
 from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.db.repositories.leases import Leases, LeaseToken, Token, WorkItem
+from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.workloads import Sketches
 from mallorn.searchers.space import Candidate
@@ -112,9 +112,9 @@ def drop_batch(runtime: Runtime, batch_id: str) -> SentBatch:
     batch = load_batch(runtime.settings.artifacts, batch_id)
     with runtime.database.transaction() as session:
         for sent_round in batch.rounds:
-            round_id = sent_round.round_id
-            if (hold := _lease_of(Leases(session), WorkItem.for_round(round_id), batch)) is not None:
-                Rounds(session).close(round_id, hold.token, RoundState.CANCELLED, error=DROPPED)
+            item = WorkItem.for_round(sent_round.round_id)
+            if (hold := _lease_of(Leases(session), item, batch)) is not None:
+                Rounds(session).close(hold, RoundState.CANCELLED, error=DROPPED)
         finish = WorkItem(WorkKind.FINISH, batch.job_id)
         if batch.passes and (hold := _lease_of(Leases(session), finish, batch)) is not None:
             WorkItems(session).return_work(hold, Unavailable(DROPPED))
@@ -127,7 +127,7 @@ def _lease_of(leases: Leases, item: WorkItem, batch: SentBatch) -> LeaseToken | 
     """Return the batch's lease on a round or last stage, or None if the lease was lost."""
     row = leases.get(item)
     is_held = row.holder == lease_holder_name(batch.id) and row.until is not None
-    return LeaseToken(item, Token(row.attempt, lease_holder_name(batch.id))) if is_held else None
+    return LeaseToken(item, row.attempt, lease_holder_name(batch.id)) if is_held else None
 
 
 def _commit_round_results(
@@ -151,7 +151,7 @@ def _commit_round_results(
         sketches = Sketches(session).by_key({proposal.candidate.sketch for proposal in sent_round.proposals})
     candidates = [proposal.candidate for proposal in sent_round.proposals]
     slots = number_candidates((candidate, sketches[candidate.sketch]) for candidate in candidates)
-    commits = Commits(database, context, hold.token, slots, sent_round.proposals)
+    commits = Commits(database, context, hold, slots, sent_round.proposals)
     least_us = shortest_plausible_us(context.program, context.machine)
     new_slots = sorted(results.keys() - context.done_slots)
     for slot in new_slots:
@@ -165,7 +165,7 @@ def _commit_round_results(
             "cost_model": context.model_name,
             "disturbance": commits.disturbance,
         }
-        close_round(runtime, context, hold.token, RoundStats.model_validate(stats))
+        close_round(runtime, context, hold, RoundStats.model_validate(stats))
         train(runtime, batch.job_id, context.row.task_id)
     return len(new_slots)
 

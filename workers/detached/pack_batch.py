@@ -200,10 +200,9 @@ class Packing:
         with leased_work(self._runtime, WorkItem.for_round(round_id), fix_round_inputs) as work:
             if work is None:
                 return False
-            token = work.hold.token
-            context, (slots, proposals) = prepare_round(self._runtime, round_id, token)
+            context, (slots, proposals) = prepare_round(self._runtime, work.hold)
             slots_left = [slot for slot in slots if slot.slot not in context.done_slots]
-            commits = Commits(self._database, context, token, slots, proposals)
+            commits = Commits(self._database, context, work.hold, slots, proposals)
             limit_sec = run_timeout_sec(context.program, self._options, context.best_us)
             files, calls, build_ms = dict[str, bytes](), list[run_batch.Json](), dict[int, float]()
             group, best_us = context.program.key, context.best_us
@@ -221,13 +220,13 @@ class Packing:
                 calls.append(call | {"group": group})
             commits.commit_all()
             if not calls:  # no candidate could be built
-                close_round(self._runtime, context, token, RoundStats(candidates=len(slots_left)))
+                close_round(self._runtime, context, work.hold, RoundStats(candidates=len(slots_left)))
                 return True
             is_added = self._file.add_if_it_fits(files, calls)
             with self._database.transaction() as session:
                 store_sketches(session, [slot.sketch for slot in slots])
                 if not is_added:
-                    Rounds(session).close(round_id, token, RoundState.QUEUED)
+                    Rounds(session).close(work.hold, RoundState.QUEUED)
         if is_added:
             sent_round = SentRound(round_id=round_id, proposals=tuple(proposals), build_ms=build_ms)
             self._rounds.append(sent_round)

@@ -151,31 +151,26 @@ class SessionGateway:
                     time.sleep(0.1)
 
 
-class GatewayClient:
-    """The runner's side: asks the worker to open sessions."""
-
-    def __init__(self, end: socket.socket) -> None:
-        self._end = end
-
-    def open_session(
-        self, tracker: Address, key: str, wait_sec: float, device_class: DeviceClass | None
-    ) -> OpenSession:
-        """Wait for a free device and return its session. Raises NoDevice or Unavailable."""
-        question = {"tracker": tracker, "key": key, "wait_sec": wait_sec, "like": device_class}
-        by_port = not is_socket_given()
-        self._end.sendall(json.dumps(question | {"by_port": by_port}).encode() + b"\n")
-        line, fds = b"", list[int]()
-        while not line.endswith(b"\n"):
-            data, more_fds, _, _ = socket.recv_fds(self._end, _LINE_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
-            if not data:
-                raise Unavailable("the worker process that opens sessions has ended", hint="mallorn worker")
-            line, fds = line + data, fds + more_fds
-        answer = json.loads(line)
-        if "error" in answer:
-            raise unpack_error(json.dumps(answer["error"]).encode())
-        if fds:
-            _move_to_descriptor_zero(fds[0])
-        return OpenSession(answer["port"], answer["ticket"], tuple(map(FleetKey, answer["keys"])))
+def ask_for_session(
+    gateway: socket.socket, tracker: Address, key: str, wait_sec: float, device_class: DeviceClass | None
+) -> OpenSession:
+    """Ask the worker, from the runner, to open a session: wait for a free device and return
+    its session. Raises NoDevice or Unavailable."""
+    question = {"tracker": tracker, "key": key, "wait_sec": wait_sec, "like": device_class}
+    by_port = not is_socket_given()
+    gateway.sendall(json.dumps(question | {"by_port": by_port}).encode() + b"\n")
+    line, fds = b"", list[int]()
+    while not line.endswith(b"\n"):
+        data, more_fds, _, _ = socket.recv_fds(gateway, _LINE_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
+        if not data:
+            raise Unavailable("the worker process that opens sessions has ended", hint="mallorn worker")
+        line, fds = line + data, fds + more_fds
+    answer = json.loads(line)
+    if "error" in answer:
+        raise unpack_error(json.dumps(answer["error"]).encode())
+    if fds:
+        _move_to_descriptor_zero(fds[0])
+    return OpenSession(answer["port"], answer["ticket"], tuple(map(FleetKey, answer["keys"])))
 
 
 def _move_to_descriptor_zero(session_fd: int) -> None:

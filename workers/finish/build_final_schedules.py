@@ -1,20 +1,18 @@
 """Compile the model with the first choices, leave faulty ones out or check all, and store scripts."""
 
-import json
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from math import inf
 from pathlib import Path
 from typing import Final, NoReturn
 
-from pydantic import TypeAdapter
-
 from mallorn.core.artifact_uris import open_artifact, scripts_uri
 from mallorn.core.errors import InvalidModel, InvalidRequest, MallornError, Unavailable
+from mallorn.core.values.dataset import ScheduleScripts
 from mallorn.core.values.finish_report import ModelContests, ModelLatency
 from mallorn.db.repositories.job_events_and_warnings import NewJobWarning, Warnings
 from mallorn.db.repositories.job_transitions import ReplacedCode
@@ -22,7 +20,7 @@ from mallorn.workers.finish.choose_winner import Winner, add_inside_times
 from mallorn.workers.finish.export_directory import ExportFailed
 from mallorn.workers.finish.job_model import JobModel, TunedModel
 from mallorn.workers.finish.step_log import StepLog
-from mallorn.workers.interfaces.model_compiler import Compiled, ModelCompiler, Scripts
+from mallorn.workers.interfaces.model_compiler import Compiled, ModelCompiler
 from mallorn.workers.model_import.run import CHECK
 from mallorn.workers.process.leased_work import LeasedStage
 from mallorn.workers.subprocesses import errors
@@ -31,7 +29,6 @@ from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME
 from mallorn.workers.whole_model.engines import TUNED, Engines
 
 log = logging.getLogger(__name__)
-_SCRIPTS: Final = TypeAdapter(Scripts)
 COMPILE: Final = "compile the tuned model"
 COMPILER_ERRORS: Final = (errors.ChildFailed, errors.ChildCrashed, InvalidRequest)
 ANEW: Final = "the whole model does not compile with {}: another import leaves it out"
@@ -190,10 +187,10 @@ def store_scripts(stage: LeasedStage, winners: Sequence[Winner], graphs: ModelCo
             with open_artifact(url) as (store, path):
                 if store.exists(path):
                     with suppress(ValueError):  # a worker may have been killed while it wrote them
-                        _SCRIPTS.validate_json(store.cat_file(path))
+                        ScheduleScripts.model_validate_json(store.cat_file(path))
                         continue
                 scripts = graphs.scripts(program.tir, winner.trace)
                 store.makedirs(store._parent(path), exist_ok=True)
-                store.pipe_file(path, json.dumps(asdict(scripts)).encode())
+                store.pipe_file(path, scripts.model_dump_json().encode())
         except errors.ChildError as error:
             log.warning("no script of %s: %s", winner.contest.task.name, error)

@@ -186,9 +186,7 @@ def store_inside_times(
         trial = replace(winner.trial, origin=f"{origin}:{winner.means}")
         row = NewMeasurement(winner.slot, trial, sketches[winner.entry.candidate.sketch], context_id)
         workload_id = winner.contest.workload.id
-        ids += Measurements(session).add_finish(
-            stage.job.id, stage.hold.token, workload_id, stage.job.target_id, [row]
-        )
+        ids += Measurements(session).add_finish(stage.hold, workload_id, stage.job.target_id, [row])
     return ids
 
 
@@ -259,7 +257,7 @@ def _store(
         trial = entry.merge_into_trial(verdicts.get(entry.slot.slot))
         sketch_id = sketches[entry.slot.candidate.sketch]
         rows.append(NewMeasurement(entry.slot.slot, trial, sketch_id, site.context_id, site.device_id))
-    ids = Measurements(session).add_finish(job.id, stage.hold.token, contest.workload.id, job.target_id, rows)
+    ids = Measurements(session).add_finish(stage.hold, contest.workload.id, job.target_id, rows)
     if winner is None or winner.max_error is None:  # only checked schedules are stored
         return
     id_of = dict(zip(sorted(row.slot for row in rows), ids, strict=True))

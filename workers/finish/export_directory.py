@@ -155,6 +155,18 @@ def _write_manifest(directory: Path, manifest: Manifest) -> None:
     (directory / MANIFEST).write_text(manifest.model_dump_json(indent=1, ensure_ascii=True) + "\n")
 
 
+def reserve_export_uri(stage: LeasedStage) -> str:
+    """Return the URL of the job's export. If it has none yet, record this one as deleted, so
+    that its files are cleaned up if this worker dies early."""
+    url = export_uri(stage.runtime.settings.artifacts, stage.job.id, stage.target.key)
+    with stage.runtime.database.transaction() as session:
+        if Jobs(session).get(stage.job.id, None).export_uri is None:
+            Jobs(session).store_report_columns(
+                stage.job.id, export_uri=url, export_deleted_at=read_clock(session)
+            )
+    return url
+
+
 def upload(stage: LeasedStage, directory: Path, report: FinishReport) -> str:
     """Upload the export and the report to the artifact store; return the export's URL. An
     earlier library of the job is removed. Raises ExportFailed if the script or archive does
@@ -164,13 +176,7 @@ def upload(stage: LeasedStage, directory: Path, report: FinishReport) -> str:
     for name, digest in manifest.carried.items():
         if sha256((directory / name).read_bytes()).hexdigest() != digest:
             raise ExportFailed(f"{name} is stored with other bytes", hint=f"mallorn resume {stage.job.id}")
-    url = export_uri(stage.runtime.settings.artifacts, stage.job.id, stage.target.key)
-    # Record it as deleted first, so that files are cleaned up if this worker dies early.
-    with stage.runtime.database.transaction() as session:
-        if Jobs(session).get(stage.job.id, None).export_uri is None:
-            Jobs(session).store_report_columns(
-                stage.job.id, export_uri=url, export_deleted_at=read_clock(session)
-            )
+    url = reserve_export_uri(stage)
     with open_artifact(url) as (store, root):
         # The library lies beside the folder, since users download the folder as one archive.
         libraries = dirname(library_uri(root, ""))

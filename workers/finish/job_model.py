@@ -7,16 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from mallorn.core.artifact_uris import export_uri, job_exports_uri, open_artifact
+from mallorn.core.artifact_uris import job_exports_uri, open_artifact
 from mallorn.core.errors import MallornError
 from mallorn.core.host_id import host_id
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.manifest import DATABASE, Manifest
-from mallorn.db.repositories.jobs import Jobs
-from mallorn.db.session import read_clock
 from mallorn.workers.finish.choose_winner import Times, Winner, add_inside_times
 from mallorn.workers.finish.compiled_library_cache import KnownLibraries
-from mallorn.workers.finish.export_directory import ExportFailed, largest_shapes
+from mallorn.workers.finish.export_directory import ExportFailed, largest_shapes, reserve_export_uri
 from mallorn.workers.finish.shape_dispatch import dispatch_to_next_size
 from mallorn.workers.finish.step_log import StepLog
 from mallorn.workers.host.background_load import run_load_programs
@@ -213,15 +211,9 @@ class JobModel:
         return retry_after_crash(partial(self.whole_model.judge_import, error, own_error, self._store_case))
 
     def _store_case(self, case: Path) -> str:
-        stage, copy = self.stage, self.folder.path / CASE_FILE
+        copy = self.folder.path / CASE_FILE
         copy_out(case.parent, case.name, copy, LARGEST_RECORDS)
-        url = export_uri(stage.runtime.settings.artifacts, stage.job.id, stage.target.key)
-        with stage.runtime.database.transaction() as session:
-            if Jobs(session).get(stage.job.id, None).export_uri is None:  # so that it goes with its job
-                Jobs(session).store_report_columns(
-                    stage.job.id, export_uri=url, export_deleted_at=read_clock(session)
-                )
-        case_url = f"{job_exports_uri(url)}/{CASE_FILE}"
+        case_url = f"{job_exports_uri(reserve_export_uri(self.stage))}/{CASE_FILE}"
         with open_artifact(case_url) as (store, path):
             store.makedirs(store._parent(path), exist_ok=True)
             store.put_file(str(copy), path)

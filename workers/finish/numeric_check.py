@@ -1,7 +1,7 @@
 """Check on a device that a scheduled program has the same outputs as the unscheduled one."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -42,11 +42,12 @@ class NumericCheck:
         return not self.outcome.failed
 
 
+@dataclass(eq=False)
 class Checker(ABC):
     """Decides whether a winner may be exported."""
 
-    def __init__(self, runtime: Runtime, target: Target) -> None:
-        self._runtime, self._target = runtime, target
+    runtime: Runtime
+    target: Target
 
     @abstractmethod
     def verify(self, program: Program, slot: MeasureInput) -> NumericCheck:
@@ -55,8 +56,8 @@ class Checker(ABC):
     def complete_trace(self, program: Program, slot: MeasureInput) -> str | None:
         """Return the candidate's complete trace; None if it can no longer be rebuilt."""
         return retry_after_crash(
-            lambda: self._runtime.compiler.full_trace(
-                program.tir, self._target.text, slot.sketch.trace, slot.candidate.decisions
+            lambda: self.runtime.compiler.full_trace(
+                program.tir, self.target.text, slot.sketch.trace, slot.candidate.decisions
             )
         )
 
@@ -74,25 +75,14 @@ class Unchecked(Checker):
         return NumericCheck(Outcome.OK, trace)
 
 
+@dataclass(eq=False)
 class Verifier(Checker):
     """Runs winners on a device with random inputs; compares with the unscheduled program."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        target: Target,
-        graphs: ModelCompiler,
-        folder: StageFolder,
-        like: DeviceClass | None = None,
-    ) -> None:
-        super().__init__(runtime, target)
-        self._runner = runtime.runner
-        self._fleet = runtime.fleet
-        self._tracker = runtime.settings.tracker
-        self._graphs = graphs
-        self._folder = folder
-        self._like = like
-        self._references: dict[str, Reference] = {}
+    graphs: ModelCompiler
+    folder: StageFolder
+    like: DeviceClass | None = None
+    _references: dict[str, Reference] = field(default_factory=dict, init=False)
 
     def verify(self, program: Program, slot: MeasureInput) -> NumericCheck:
         """Check one candidate on a device. Its failure is overruled if two other devices
@@ -109,11 +99,12 @@ class Verifier(Checker):
         if trace is None:
             return NumericCheck(Outcome.BUILD_ERROR, words=INVALID)
         verdict = self._run_and_compare(program, slot, trace, reference)
-        if verdict.has_passed or len(of_class(self._fleet.devices(self._target), self._like)) < LEAST_SPREAD:
+        devices = of_class(self.runtime.fleet.devices(self.target), self.like)
+        if verdict.has_passed or len(devices) < LEAST_SPREAD:
             return verdict
         verdicts = []
         for _ in range(2):
-            self._runner.release_devices()  # the next run then leases another device
+            self.runtime.runner.release_devices()  # the next run then leases another device
             verdicts.append(self._run_and_compare(program, slot, trace, reference))
         first, second = verdicts
         return first if first.has_passed and second.has_passed else verdict
@@ -122,7 +113,7 @@ class Verifier(Checker):
         """Write the files `inputs` and `expected` of a program, once. Raises ChildError."""
         if program.key not in self._references:
             files = [str(self.file(program, content)) for content in ("inputs", "expected")]
-            compute = partial(self._graphs.write_reference, program.tir, program.args, SEED, *files)
+            compute = partial(self.graphs.write_reference, program.tir, program.args, SEED, *files)
             self._references[program.key] = retry_after_crash(compute)
         return self._references[program.key]
 
@@ -131,8 +122,8 @@ class Verifier(Checker):
         no longer be rebuilt. Raises ChildError."""
         trace = self.complete_trace(program, slot)
         if trace is not None:
-            target, library = self._target.text, str(self.library(program))
-            retry_after_crash(partial(self._graphs.build_whole_program, program.tir, trace, target, library))
+            target, library = self.target.text, str(self.library(program))
+            retry_after_crash(partial(self.graphs.build_whole_program, program.tir, trace, target, library))
         return trace
 
     def _run_and_compare(
@@ -145,16 +136,17 @@ class Verifier(Checker):
         if run.outcome.failed:
             return NumericCheck(run.outcome, trace, words=run.error)
         outputs, expected = str(self._outputs(program)), str(self.file(program, "expected"))
-        comparison = self._graphs.compare_outputs(outputs, expected, reference)
+        comparison = self.graphs.compare_outputs(outputs, expected, reference)
         outcome = Outcome.OK if comparison.ok else Outcome.WRONG_RESULT
         return NumericCheck(outcome, trace, comparison.max_error, comparison.description)
 
     def _run(self, program: Program, slot: MeasureInput) -> LibraryRun:
+        runner, tracker = self.runtime.runner, self.runtime.settings.tracker
         # Lease the device first: waiting for it must not count against the run's timeout.
-        self._runner.take_device(self._tracker, self._target.text, hold=True, like=self._like)
-        return self._runner.run_and_save_arrays(
-            tracker=self._tracker,
-            target=self._target.text,
+        runner.take_device(tracker, self.target.text, hold=True, like=self.like)
+        return runner.run_and_save_arrays(
+            tracker=tracker,
+            target=self.target.text,
             artifact=str(self.library(program)),
             inputs=str(self.file(program, "inputs")),
             outputs=str(self._outputs(program)),
@@ -167,7 +159,7 @@ class Verifier(Checker):
         return self.file(program, "library").with_suffix(".so")
 
     def file(self, program: Program, content: str) -> Path:
-        return self._folder.compiler_folder / f"{program.key[:16]}-{content}.npz"
+        return self.folder.compiler_folder / f"{program.key[:16]}-{content}.npz"
 
     def _outputs(self, program: Program) -> Path:
-        return self._folder.answers / f"{program.key[:16]}-outputs.npz"
+        return self.folder.answers / f"{program.key[:16]}-outputs.npz"

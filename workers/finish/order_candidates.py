@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Final, Self
 
@@ -51,8 +52,15 @@ from mallorn.workers.process.time_slice import TimeSlice
 from mallorn.workers.round.loaded_round import program_of
 from mallorn.workers.round.store_referenced_rows import get_or_create_context
 from mallorn.workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery, in_order
-from mallorn.workers.zero_shot.measured_workloads import SameWorkload, SimilarWorkload
-from mallorn.workers.zero_shot.roller_and_cost_models import FromRoller, RankedByMachine, RankedByModel
+from mallorn.workers.zero_shot.measured_workloads import (
+    propose_from_same_workload,
+    propose_from_similar_workloads,
+)
+from mallorn.workers.zero_shot.roller_and_cost_models import (
+    propose_from_roller,
+    rank_by_pretrained_model,
+    rank_by_untrained_model,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +125,9 @@ class StoredDecisions:
         step = self.known.get(task.id)
         if step is None or any(candidate.sketch not in self.sketches for candidate in step.candidates):
             return None
-        means = {_unpack(candidate): candidate.means for candidate in step.candidates}
+        means = {Candidate(kept.sketch, kept.decisions): kept.means for kept in step.candidates}
         slots = number_candidates((candidate, self.sketches[candidate.sketch]) for candidate in means)
-        guesses = () if step.guess is None else (_unpack(step.guess),)
+        guesses = () if step.guess is None else (Candidate(step.guess.sketch, step.guess.decisions),)
         contest = Contest(task, workload, program_of(workload), slots, guesses, means)
         winner = None if step.winner is None else _unpack_winner(step.winner, contest)
         return Decision(contest, winner, step.sec)
@@ -136,10 +144,6 @@ class StoredDecisions:
             code=code_digest(),
         )
         FinishSteps(session).store(self.stage.hold, contest.task.id, self.trials, step)
-
-
-def _unpack(candidate: KeptCandidate) -> Candidate:
-    return Candidate(candidate.sketch, candidate.decisions)
 
 
 def _unpack_winner(winner: DecidedWinner, contest: Contest) -> Winner:
@@ -194,16 +198,16 @@ def order_by_times(bench: Bench) -> TaskDecisions:
 TRIED: Final = 8  # answers tried per task, until one compiles and passes the check
 SOURCES: Final[dict[str, Sequence[AnswerSource]]] = {
     "zero-shot": (
-        SameWorkload(),
-        SimilarWorkload(),
-        RankedByModel((SimilarWorkload(), FromRoller())),
-        FromRoller(),
+        propose_from_same_workload,
+        propose_from_similar_workloads,
+        rank_by_pretrained_model,
+        propose_from_roller,
     ),
     "one-shot": (
-        SameWorkload(),
-        RankedByModel((SimilarWorkload(), FromRoller())),
-        SimilarWorkload(),
-        FromRoller(),
+        propose_from_same_workload,
+        rank_by_pretrained_model,
+        propose_from_similar_workloads,
+        propose_from_roller,
     ),
 }
 
@@ -257,7 +261,7 @@ def _zero_shot_answers(stage: LeasedStage, workload: Workload, space: TvmSpace) 
             return list(islice(source(session, query), TRIED))
 
     *first_sources, last = SOURCES[options.mode]
-    modelled = RankedByMachine(options.cost_model, options.search)
+    modelled = partial(rank_by_untrained_model, cost_model=options.cost_model, search=options.search)
     return islice(in_order((*first_sources, modelled, last), query_source), TRIED)
 
 

@@ -84,9 +84,6 @@ class LoadMeter:
             (self._last.waited_sec - previous.waited_sec) / elapsed_sec,
         )
 
-    def wait_for_quiet(self, patience_sec: float) -> None:
-        wait_for_quiet(self.read_load, patience_sec)
-
     def _read(self) -> _Counters:
         ticks = (self._proc / "stat").read_text().splitlines()[0].split()[1:9]
         user, nice, system, idle, waits, *served, stolen = map(int, ticks)  # served: irq and softirq
@@ -102,7 +99,7 @@ class LoadMeter:
 
 
 def wait_for_quiet(read_load: Callable[[], Load], patience_sec: float) -> None:
-    """Call `look` every second until its load is quiet, at most for `patience_sec`."""
+    """Read the load every second until it is quiet, at most for `patience_sec`."""
     until_sec = time.monotonic() + patience_sec
     read_load()
     while time.monotonic() < until_sec:

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from mallorn.core.values.candidate import Sketch
+from mallorn.core.values.dataset import ScheduleScripts
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import GraphReport, Region, RemainingCopy, StoredRecipe, TensorSpec
 from mallorn.core.values.manifest import Manifest
@@ -64,6 +65,9 @@ class BadLine:
     file: str
     line: int  # from 1
     error: str
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}: {self.error}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +130,6 @@ class Skipped:
 
     index: int
     error: str
-
-
-@dataclass(frozen=True, slots=True)
-class Scripts:
-    """A schedule as TVMScript: the program before and after it, and the trace."""
-
-    original: str
-    scheduled: str
-    trace: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +321,7 @@ class ModelCompiler(Child):
         """Return the next rows of a table with recomputed keys; None after the last row."""
 
     @method(limit_sec=60.0)
-    def scripts(self, tir: str, trace: str) -> Scripts:
+    def scripts(self, tir: str, trace: str) -> ScheduleScripts:
         """Return a program before and after its full trace as TVMScript, and the trace."""
 
     @method(limit_sec=120.0)

@@ -74,7 +74,7 @@ class Tools:
     settings: Settings
     builders: ChildPool[Library]
     runner: Runner
-    room: Path  # folder in which the children may write
+    room: Path | None = None  # folder in which the children may write
     like: DeviceClass | None = None  # class of the devices that may time; None: any
 
 

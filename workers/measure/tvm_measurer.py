@@ -5,25 +5,20 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import inf
-from pathlib import Path
 from typing import Self
 
 from mallorn.core.host_id import host_id
 from mallorn.core.job_options import JobOptions
-from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
 from mallorn.core.values.disturbance import Disturbance
-from mallorn.workers.device.device_class import DeviceClass, no_device_error
+from mallorn.workers.device.device_class import no_device_error
 from mallorn.workers.host.host_lock import HostLock
-from mallorn.workers.interfaces.candidate_compiler import Library
-from mallorn.workers.interfaces.device_runner import Runner
 from mallorn.workers.measure.build_candidates import Builds, BuiltCandidate
 from mallorn.workers.measure.device_runs import DeviceRuns, TimingDriftDetector
 from mallorn.workers.measure.measurer_interface import MeasureInput, Measurer, MeasureResult, Program, Tools
 from mallorn.workers.measure.run_timeout_and_retakes import run_timeout_sec
 from mallorn.workers.measure.tracked_devices import Fleet, TrackedDevice, of_class, shares_locks
 from mallorn.workers.sandbox.untrusted_files import untrusted_folder
-from mallorn.workers.subprocesses.process_pool import ChildPool
 
 BUILD_POLL_SEC = 0.5
 # Longest delay in noticing that a library is ready, or that a device on another host is idle.
@@ -39,17 +34,13 @@ LEAST_SPREAD = 3
 
 @dataclass(eq=False)
 class TvmMeasurer(Measurer):
-    """Builds in `builders` and times through `runner`, processes that outlive the round."""
+    """Builds in the worker's builders and times through its runner, which outlive the round."""
 
-    settings: Settings
-    builders: ChildPool[Library]
-    runner: Runner
-    room: Path | None = None
-    like: DeviceClass | None = None
+    tools: Tools
 
     @classmethod
     def from_tools(cls, tools: Tools) -> Self:
-        return cls(tools.settings, tools.builders, tools.runner, tools.room, tools.like)
+        return cls(tools)
 
     def measure(
         self,
@@ -64,15 +55,15 @@ class TvmMeasurer(Measurer):
         # Builds on this host disturb a CPU that times here; a GPU is timed by its own clock.
         measure_all = time_between_builds if target.is_cpu and host_id() in hosts else time_during_builds
         runs = DeviceRuns(
-            self.runner,
-            self.settings.tracker,
+            self.tools.runner,
+            self.tools.settings.tracker,
             target,
             program,
             options,
             run_timeout_sec(program, options, best_us),
             best_us,
             keeps_best=True,
-            like=self.like,
+            like=self.tools.like,
         )
         with self._build_for(runs, inputs) as builds:
             results = measure_all(builds, runs, HostLock())
@@ -94,9 +85,10 @@ class TvmMeasurer(Measurer):
         is_one_class = len({device.endpoint.device_class for device in devices}) == 1
         spread = is_one_class and len(devices) >= max(passes, LEAST_SPREAD)
         # The job's own limit: a winner must not time out in a busy moment of its device.
-        limit_sec, tracker = options.run_timeout_sec, self.settings.tracker
+        limit_sec, tools = options.run_timeout_sec, self.tools
+        tracker, like = tools.settings.tracker, tools.like
         runs = DeviceRuns(
-            self.runner, tracker, target, program, options, limit_sec, purpose="/finish", like=self.like
+            tools.runner, tracker, target, program, options, limit_sec, purpose="/finish", like=like
         )
         with self._build_for(runs, inputs, any_size=True) as builds:
             results = time_in_passes(builds, runs, passes, HostLock(), spread)
@@ -108,8 +100,8 @@ class TvmMeasurer(Measurer):
     ) -> Iterator[Builds]:
         """Yield the builds of the candidates to time; then stop them and release the device."""
         program, target, limit_sec = runs.program, runs.target, runs.options.build_timeout_sec
-        with untrusted_folder("build-", self.room) as folder:
-            builds = Builds(self.builders, inputs, program, target, folder, limit_sec, any_size)
+        with untrusted_folder("build-", self.tools.room) as folder:
+            builds = Builds(self.tools.builders, inputs, program, target, folder, limit_sec, any_size)
             try:
                 yield builds
             finally:
@@ -118,9 +110,9 @@ class TvmMeasurer(Measurer):
                 self.device_seconds = runs.device_seconds
 
     def _devices(self, target: Target) -> list[TrackedDevice]:
-        devices = of_class(Fleet(self.settings).devices(target), self.like)
+        devices = of_class(Fleet(self.tools.settings).devices(target), self.tools.like)
         if not devices:
-            raise no_device_error(self.like)
+            raise no_device_error(self.tools.like)
         return devices
 
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import asdict, replace
 
 from sqlalchemy.orm import Session
 
@@ -152,16 +153,9 @@ class Heartbeat:
             ids = {text: targets.ensure(parse_target(text)).id for text in texts}
             row_of: dict[str, SeenDevice] = {}
             for device in devices:
-                endpoint = device.endpoint
-                row_of[endpoint.name] = SeenDevice(
-                    name=endpoint.name,
-                    target_id=ids[device.target],
-                    host_id=endpoint.host_id,
-                    host_class=endpoint.host_class,
-                    threads=endpoint.threads,
-                    tvm_version=endpoint.tvm_version,
-                    info=endpoint.info.model_copy(update={"busy": device.busy}),
-                )
+                info = device.endpoint.info.model_copy(update={"busy": device.busy})
+                fields = asdict(replace(device.endpoint, info=info))
+                row_of[device.endpoint.name] = SeenDevice(target_id=ids[device.target], **fields)
             rows.record_all_seen(row_of.values(), ENOUGH_SEC)
             rows.mark_stopped(row_of, MISSED_SEC)
             keys = {name: (name, machine_key_of(row)) for name, row in row_of.items()}

@@ -3,12 +3,13 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from mallorn.core import errors
 from mallorn.core.states import WorkKind
 from mallorn.db.repositories.claim_and_release_work import WorkItems
-from mallorn.db.repositories.leases import LeaseToken
+from mallorn.db.repositories.leases import MAX_DEATHS, LeaseToken
 from mallorn.workers.process.time_slice import TimeSliceOver
 from mallorn.workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildKilled, ChildTimeout
 from mallorn.workers.subprocesses.shutdown import ShutdownRequested
@@ -29,10 +30,16 @@ TAKEN: Final = RetryRule("was taken back", None, logging.WARNING)
 # No fault of the work: time, an operator or another worker solves the problem.
 GIVEN_BACK: Final = RetryRule("goes back to the queue", WorkItems.return_work, logging.WARNING)
 NEXT: Final = RetryRule("lets others have their turn", WorkItems.return_work, logging.INFO)
-LATER: Final = RetryRule("waits for the artifact store", WorkItems.return_work_later, logging.WARNING)
+LATER: Final = RetryRule(
+    "waits for the artifact store", partial(WorkItems.return_work, is_delayed=True), logging.WARNING
+)
 OTHER_HOST: Final = RetryRule("is left to another host", WorkItems.leave_to_another_host, logging.WARNING)
 # The process was killed from outside: counted like the death of a worker (MAX_DEATHS).
-CUT_SHORT: Final = RetryRule("was cut short", WorkItems.record_killed_holder, logging.WARNING)
+CUT_SHORT: Final = RetryRule(
+    "was cut short",
+    partial(WorkItems.record_interruption, limit=MAX_DEATHS, is_death=True),
+    logging.WARNING,
+)
 # May have been chance: tried three times in all (MAX_LOSSES).
 TRIED_AGAIN: Final = RetryRule("broke off", WorkItems.record_interruption)
 # A retry would fail in the same way.

@@ -14,7 +14,7 @@ from mallorn.costmodels.analytic_models import Draft
 from mallorn.costmodels.base import CostModel
 from mallorn.costmodels.views import WrongRows
 from mallorn.db.repositories.job_events_and_warnings import NewJobWarning, Warnings
-from mallorn.db.repositories.leases import Token
+from mallorn.db.repositories.leases import LeaseToken
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.searchers.base import DEFAULT, Proposal, Searcher, Trial, prefix_origin
 from mallorn.searchers.fill_round import Filter, as_pending_trials, propose_first_valid, was_tried
@@ -39,13 +39,14 @@ class Proposed(NamedTuple):
     proposals: list[Proposal]
 
 
-def prepare_round(runtime: Runtime, round_id: int, token: Token) -> tuple[LoadedRound, Proposed]:
+def prepare_round(runtime: Runtime, hold: LeaseToken) -> tuple[LoadedRound, Proposed]:
     """Load a round and propose its candidates. If the cost model or searcher fails, propose
     without it, store a warning for the job, and let later attempts leave it out, too.
 
     Raises PluginFailed if candidates of this round were measured already or the fallback
     fails; LeaseLost if another attempt has the round.
     """
+    round_id = int(hold.item.subject)
     while True:
         try:
             with runtime.database.session() as session:
@@ -67,7 +68,7 @@ def prepare_round(runtime: Runtime, round_id: int, token: Token) -> tuple[Loaded
                 left_out = [*row.reason.skipped_parts, SkippedPart(name=error.name, reason=error.message)]
                 reason = row.reason.model_copy(update={"skipped_parts": left_out})
                 replacement = {"cost_model_id": None} if is_model else {"searcher": SAFE_SEARCHER}
-                if not rounds.change_inputs(round_id, token, reason=reason, **replacement):
+                if not rounds.change_inputs(hold, reason=reason, **replacement):
                     raise LeaseLost from error
                 words = (
                     "candidates are proposed unguided" if is_model else f"{SAFE_SEARCHER} proposes instead"

@@ -24,7 +24,7 @@ from mallorn.costmodels.metrics import pairwise_accuracy
 from mallorn.db.repositories.base import ERROR_CHARS
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.db.repositories.leases import LeaseToken, Token, WorkItem
+from mallorn.db.repositories.leases import LeaseToken, WorkItem
 from mallorn.db.repositories.measurements import Measurements, NewMeasurement
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.tasks import Tasks
@@ -59,7 +59,7 @@ class Commits:
 
     database: Database
     round_: LoadedRound
-    token: Token
+    hold: LeaseToken
     inputs: Sequence[MeasureInput]
     proposals: Sequence[Proposal]
 
@@ -108,7 +108,7 @@ class Commits:
                 rows.append(row)
             # `new` is empty if an earlier commit succeeded but its reply was lost.
             measurements = Measurements(session)
-            new = measurements.add_trials(self.round_.row.id, self.token, rows)
+            new = measurements.add_trials(self.hold, rows)
             measurements.mark_disturbed_slots(self.round_.row.id, repeated)
             if new:
                 times = [us for result in results if (us := result.trial.time_us) is not None]
@@ -155,18 +155,17 @@ def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
     with leased_work(runtime, WorkItem.for_round(round_id), fix_round_inputs) as work:
         if work is None:
             return None
-        token = work.hold.token
         start_sec = time.monotonic()
         ensure_builder(runtime, work.job_id)
         check_import(runtime, work.job_id)
         ensure_machine(runtime, work.job_id)
         with runtime.working_on(describe_round(runtime, round_id)):
             with HostLock().hold_shared():
-                round_, (inputs, proposals) = prepare_round(runtime, round_id, token)
+                round_, (inputs, proposals) = prepare_round(runtime, work.hold)
             proposed_sec = time.monotonic()
             inputs_left = [each for each in inputs if each.slot not in round_.done_slots]
             build_ms = 0.0
-            commits = Commits(runtime.database, round_, token, inputs, proposals)
+            commits = Commits(runtime.database, round_, work.hold, inputs, proposals)
             measurer = runtime.measurer(round_.options, round_.like)
             results = measurer.measure(
                 round_.program, round_.target, inputs_left, round_.options, round_.best_us
@@ -189,7 +188,7 @@ def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
             "cost_model": round_.model_name,
             "disturbance": commits.disturbance,
         }
-        close_round(runtime, round_, token, RoundStats.model_validate(stats))
+        close_round(runtime, round_, work.hold, RoundStats.model_validate(stats))
         return CompletedRound(round_.row.job_id, round_.row.task_id)
     return None
 
@@ -213,7 +212,7 @@ def describe_round(runtime: Runtime, round_id: int) -> str:
         return f"round {row.index} of job {row.job_id}: {Tasks(session).get(row.task_id).name}"
 
 
-def close_round(runtime: Runtime, round_: LoadedRound, token: Token, stats: RoundStats) -> None:
+def close_round(runtime: Runtime, round_: LoadedRound, hold: LeaseToken, stats: RoundStats) -> None:
     """End a round whose candidates are all measured; store an event.
 
     Raises LeaseLost if another attempt has the round; Unavailable if restoring the database
@@ -224,7 +223,7 @@ def close_round(runtime: Runtime, round_: LoadedRound, token: Token, stats: Roun
         stats = stats.model_copy(update={"own_accuracy": compute_own_accuracy(session, row.id)})
         if len(Rounds(session).done_slots(row.id)) < len(round_.done_slots) + stats.candidates:
             raise Unavailable(RESTORED)
-        if not Rounds(session).close(row.id, token, RoundState.DONE, stats):
+        if not Rounds(session).close(hold, RoundState.DONE, stats):
             raise LeaseLost
         fields = {
             "round": row.index,

@@ -122,12 +122,12 @@ def own_bases(session: Session, op: str, target_id: int) -> Sequence[BaseHead]:
 def _nearest_bases(session: Session, op: str, target_id: int) -> Sequence[BaseHead]:
     target = Target(Targets(session).get(target_id).text)
     candidates = [
-        (gap, base.head)
+        (gap, base)
         for base in CostModels(session).list_bases_of_other_targets(op, target_id)
         if (gap := distance(target, Target(base.target))) is not None
     ]
     nearest = min((gap for gap, _ in candidates), default=None)
-    return _usable([head for gap, head in candidates if gap == nearest])
+    return _usable([base for gap, base in candidates if gap == nearest])
 
 
 def _usable(bases: Sequence[BaseHead]) -> list[BaseHead]:

@@ -21,6 +21,7 @@ from mallorn.db.repositories.measurements import ForeignRows
 from mallorn.db.repositories.workloads import Workloads
 from mallorn.db.session import Database
 from mallorn.workers.interfaces.model_compiler import (
+    BadLine,
     ModelCompiler,
     Restored,
     RestoredLog,
@@ -28,7 +29,7 @@ from mallorn.workers.interfaces.model_compiler import (
 )
 from mallorn.workers.model_import.run import new_workload
 from mallorn.workers.round.store_referenced_rows import store_sketches
-from mallorn.workers.shared_schedules.read_json_lines import LoadedLog, Problem, Report
+from mallorn.workers.shared_schedules.read_json_lines import LoadedLog, Report
 from mallorn.workers.shared_schedules.target_folders import BATCH, iterate_databases, read_provenance
 
 EXPORT: Final = "export"
@@ -117,11 +118,11 @@ def _import_directory(
         log = graphs.read_metaschedule_log(str(directory), start, min(BATCH, len(provenance) - start))
         records = [record for record in log.records if record.target == target.text]
         for bad in log.problems:
-            report(Problem(str(directory / bad.file), bad.line, bad.error))
+            report(replace(bad, file=str(directory / bad.file)))
         for record in log.records:
             if record.target != target.text:
                 words = f"the record is for another target: {record.target}"
-                report(Problem(str(directory / RECORDS), record.line, words))
+                report(BadLine(str(directory / RECORDS), record.line, words))
         names = {record.task.key: provenance[record.line - 1].name for record in records}
         with database.transaction() as session:
             restored = RestoredLog(records, [], log.tvm_version, log.lines)
@@ -149,7 +150,7 @@ def load_tuning_export(database: Database, directory: Path, report: Report) -> L
     with open_sandboxed_compiler(directory / WORKLOADS, directory / RECORDS) as graphs:
         restored = graphs.read_schedule_directory(str(directory), parse_target(manifest.target).text)
     for bad in restored.problems:
-        report(Problem(str(directory / bad.file), bad.line, bad.error))
+        report(replace(bad, file=str(directory / bad.file)))
     tuned_at = manifest.tuned_at or (directory / RECORDS).stat().st_mtime
     log = Provenance(derive_dataset_key(f"mallorn:{manifest.job}"), EXPORT, tuned_at, manifest.measured_on)
     names = {entry.workload: entry.task for entry in manifest.workloads}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from mallorn.core.storable_json import check_storable, quote_untrusted
+from mallorn.workers.interfaces.model_compiler import BadLine
 
 FAILED_SEC: Final = 1e9  # times above are failures: both tuners write 1e10 s
 # Raised by lines that are truncated, nested too deep, or of another structure.
@@ -16,17 +17,7 @@ BAD: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, Type
 Value = TypeVar("Value")
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    file: str
-    line: int  # from 1
-    error: str
-
-    def __str__(self) -> str:
-        return f"{self.file}, line {self.line}: {self.error}"
-
-
-Report = Callable[[Problem], None]
+Report = Callable[[BadLine], None]
 
 
 @dataclass(slots=True)
@@ -55,10 +46,10 @@ def read_lines(path: Path, parse: Callable[[Any], Value], report: Report) -> Ite
             try:
                 value = parse(json.loads(line))
             except RecursionError:
-                report(Problem(str(path), number + 1, "the line is nested too deeply"))
+                report(BadLine(str(path), number + 1, "the line is nested too deeply"))
             except BAD as error:
                 reason = quote_untrusted(str(error).partition("\n")[0]) or type(error).__name__
-                report(Problem(str(path), number + 1, f"the line is not a measure record: {reason}"))
+                report(BadLine(str(path), number + 1, f"the line is not a measure record: {reason}"))
             else:
                 yield number, value
 

@@ -42,10 +42,10 @@ from mallorn.db.repositories.workloads import Sketches, Workloads, tir_of
 from mallorn.db.session import Database
 from mallorn.wording.format_values import file_name
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
-from mallorn.workers.interfaces.model_compiler import ModelCompiler, Tuned, open_sandboxed_compiler
+from mallorn.workers.interfaces.model_compiler import BadLine, ModelCompiler, Tuned, open_sandboxed_compiler
 from mallorn.workers.sandbox.sandbox import FILE_BYTES
 from mallorn.workers.sandbox.untrusted_files import copy_out, untrusted_folder
-from mallorn.workers.shared_schedules.read_json_lines import Problem, hash_program, read_lines, run_times_us
+from mallorn.workers.shared_schedules.read_json_lines import hash_program, read_lines, run_times_us
 
 PROVENANCE: Final = "database_provenance.json"
 TARGET: Final = "target.json"
@@ -150,7 +150,7 @@ def read_records(root: Path) -> list[RecordLine]:
     return records
 
 
-def _refuse(problem: Problem) -> NoReturn:
+def _refuse(problem: BadLine) -> NoReturn:
     raise InvalidRequest(str(problem), hint="git checkout FILE   (or: mallorn tune MODEL)")
 
 

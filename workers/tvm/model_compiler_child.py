@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from mallorn.core.errors import UnknownName
+from mallorn.core.values.dataset import ScheduleScripts
 from mallorn.graphc.core.graph_pass import Report
 from mallorn.graphc.core.pass_registry import OWN_PASSES
 from mallorn.graphc.core.pass_runner import run_passes
@@ -19,7 +20,6 @@ from mallorn.workers.interfaces.model_compiler import (
     PassReport,
     Ranges,
     RecipeReport,
-    Scripts,
     Shapes,
     Signature,
 )
@@ -97,14 +97,15 @@ def make_inputs(
     return list(arrays)
 
 
-def scripts(tir: str, trace: str) -> Scripts:
+def scripts(tir: str, trace: str) -> ScheduleScripts:
     mod = parse_module(tir)
     schedule = apply_trace(mod, trace)
     # With int64 as default: `T.int64(4)` for every 4 would hide the loops.
     unscheduled, scheduled = (
         str(module.script(int_dtype="int64", verbose_expr=False)) for module in (mod, schedule.mod)
     )
-    return Scripts(unscheduled, scheduled, "\n".join(schedule.trace.as_python()))
+    steps = "\n".join(schedule.trace.as_python())
+    return ScheduleScripts(original=unscheduled, scheduled=scheduled, trace=steps)
 
 
 def warm_up(target: str) -> None:

@@ -87,12 +87,6 @@ class ModelEngine(KernelRacer, Protocol):
     def save_outputs(self, outputs_npz: str, other_inputs: Sequence[str] = ()) -> int: ...
 
 
-class Loading(Protocol):
-    """A load of a model into an engine that has begun; `wait` returns its result."""
-
-    def wait(self) -> LoadedEngine: ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class WholeModel:
     """A model, its target and its graph passes. The child process `graphs` compiles it."""
@@ -253,17 +247,19 @@ class WholeModel:
         else:
             engine.kill()
 
-    def begin_loading(self, engine: ModelEngine, library: Path | None) -> Loading:
-        """Start loading a library into an engine. If `library` is None, the engine is
-        onnxruntime, which loads the model's file."""
+    def begin_loading(self, engine: ModelEngine, library: Path | None) -> Callable[[], LoadedEngine]:
+        """Start loading a library into an engine; return the function that waits for the result.
+        If `library` is None, the engine is onnxruntime, which loads the model's file."""
         if isinstance(engine, DeviceEngine) and library is not None:
             return engine.begin_loading(library, self.inputs_file)
         if not isinstance(engine, Engine):
             raise TypeError(f"{engine!r} loads no such model")
         if library is None:
             others = [str(path) for path in self.other_inputs_files]
-            return engine.load_onnxruntime.begin(str(self.path), str(self.inputs_file), self.threads, others)
-        return engine.load_library.begin(str(library), self.target.text, str(self.inputs_file))
+            return engine.load_onnxruntime.begin(
+                str(self.path), str(self.inputs_file), self.threads, others
+            ).wait
+        return engine.load_library.begin(str(library), self.target.text, str(self.inputs_file)).wait
 
     def check_alone(self, library: Path, outputs: Path | None = None) -> None:
         """Run a library as a program does that has only TVM's runtime library, in a process of

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from mallorn.core.errors import MallornError
 from mallorn.core.targets import Target
 from mallorn.workers.device.device_class import DeviceClass
-from mallorn.workers.host.load_meter import Load, wait_for_quiet
+from mallorn.workers.host.load_meter import Load
 from mallorn.workers.interfaces.device_runner import DeviceModel, Runner
 from mallorn.workers.interfaces.whole_model_engine import RUN_TIMEOUT_SEC, LoadedEngine
 from mallorn.workers.subprocesses.errors import ChildError
@@ -60,13 +60,14 @@ class DeviceEngine:
             self._pool.runner.drop_model(self._model)
         self.alive = False
 
-    def begin_loading(self, library: Path, inputs: Path) -> "DeferredLoad":
-        """Prepare to load a library; unlike a local engine's, the load begins in `wait`."""
+    def begin_loading(self, library: Path, inputs: Path) -> Callable[[], LoadedEngine]:
+        """Prepare to load a library; unlike a local engine's, the load begins when the
+        returned function waits for it."""
         pool = self._pool
         self._model = DeviceModel(
             pool.tracker, pool.target.text, str(library), str(inputs), f"model/{self._name}", pool.like
         )
-        return DeferredLoad(lambda: self._run_on_device(lambda m: pool.runner.load_model(m, RUN_TIMEOUT_SEC)))
+        return lambda: self._run_on_device(lambda model: pool.runner.load_model(model, RUN_TIMEOUT_SEC))
 
     def save_outputs(self, outputs_npz: str, other_inputs: Sequence[str] = ()) -> int:
         """Run the model once, save its outputs, return their number. Raises DeviceFailed. A
@@ -96,27 +97,10 @@ class DeviceEngine:
             return work(self._model)
 
 
-@dataclass(frozen=True, slots=True)
-class DeferredLoad:
-    """A load of a library on a device, which begins when `wait` is called."""
-
-    wait: Callable[[], LoadedEngine]
-
-
-class DeviceMeter:
-    """Reads from a device how much other programs use its host."""
-
-    def __init__(self, pool: DevicePool) -> None:
-        self._pool = pool
-
-    def read_load(self) -> Load:
-        """Return the load since the last call. Raises DeviceFailed."""
-        with _raise_device_failed():
-            return self._pool.runner.host_load(self._pool.tracker, self._pool.target.text, RUN_TIMEOUT_SEC)
-
-    def wait_for_quiet(self, patience_sec: float) -> None:
-        """Wait until the host is quiet, for at most `patience_sec` seconds."""
-        wait_for_quiet(self.read_load, patience_sec)
+def read_device_load(pool: DevicePool) -> Load:
+    """Return the load of other programs on a device's host since the last call. Raises DeviceFailed."""
+    with _raise_device_failed():
+        return pool.runner.host_load(pool.tracker, pool.target.text, RUN_TIMEOUT_SEC)
 
 
 @contextmanager

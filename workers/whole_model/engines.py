@@ -10,13 +10,13 @@ from mallorn.graphc.export.export_checks import is_relax_file, overflow_note
 from mallorn.results import speedup
 from mallorn.workers.host.host_memory import is_large
 from mallorn.workers.host.load_meter import LoadMeter
+from mallorn.workers.interfaces.whole_model_engine import LoadedEngine
 from mallorn.workers.subprocesses.errors import ChildError, retry_after_crash
-from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME, Loading, ModelEngine, WholeModel
-from mallorn.workers.whole_model.device_engine import DeviceMeter
+from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME, ModelEngine, WholeModel
+from mallorn.workers.whole_model.device_engine import read_device_load
 from mallorn.workers.whole_model.interleaved_timing import (
     PASSES,
     FairRace,
-    Meter,
     time_interleaved,
     time_kernels_interleaved,
     time_undisturbed,
@@ -68,11 +68,11 @@ class Engines:
         if the model is large for this host's memory."""
         pending = [name for name in names or self._engines if name in self._engines and name not in self._ran]
         self._large |= any(is_large(path.stat().st_size) for path in libraries.values() if path.exists())
-        loads: dict[str, Loading] = {}
+        loads: dict[str, Callable[[], LoadedEngine]] = {}
         for group in [[name] for name in pending] if self._large else [pending]:
             for name in group:
                 loads[name] = self._model.begin_loading(self._engines[name], libraries.get(name))
-            for engine in self._run_in_each(group, "load", lambda name, _engine: loads[name].wait()):
+            for engine in self._run_in_each(group, "load", lambda name, _engine: loads[name]()):
                 if engine.own_error is not None:
                     self.own_error = engine.own_error
 
@@ -131,12 +131,12 @@ class Engines:
         dropped and the rest are timed again. `is_alone` is False if this service does other
         work meanwhile, which is reported as a disturbance."""
         if (pool := self._model.device_pool) is None:
-            meter: Meter = LoadMeter(lambda: [e.pid for e in self._engines.values() if e.pid])
+            read_load = LoadMeter(lambda: [e.pid for e in self._engines.values() if e.pid]).read_load
         else:
-            meter = DeviceMeter(pool)
+            read_load = partial(read_device_load, pool)
         while self._engines:
             try:
-                return time_undisturbed(self._engines, meter, is_alone)
+                return time_undisturbed(self._engines, read_load, is_alone)
             except ChildError as error:
                 failed = [name for name, engine in self._engines.items() if not engine.alive]
                 if not failed:

@@ -1,7 +1,7 @@
 """Times engines with the same model in turn, each while the others are suspended."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import log
@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from mallorn.core.values.finish_report import Conditions, ModelLatency
 from mallorn.results.speedup import TUNED, compare_with_rival, median_confidence_interval
-from mallorn.workers.host.load_meter import Load
+from mallorn.workers.host.load_meter import Load, wait_for_quiet
 from mallorn.workers.subprocesses.errors import ChildError
 
 PASSES: Final = 5
@@ -130,13 +130,6 @@ def _resume_for_timing(engine: Timeable) -> Iterator[None]:
     engine.suspend()
 
 
-class Meter(Protocol):
-    """Measures other programs' load since the last look; can wait until a host is quiet."""
-
-    def read_load(self) -> Load: ...
-    def wait_for_quiet(self, patience_sec: float) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class FairRace:
     """Latencies of engines that were timed in turn, and what disturbed the timing."""
@@ -156,10 +149,13 @@ class FairRace:
         return Conditions(steady=False, note=f"While the whole model was timed, {causes}.{repeats}")
 
 
-def time_undisturbed(engines: Mapping[str, Timeable], meter: Meter, is_alone: bool) -> FairRace:
+def time_undisturbed(
+    engines: Mapping[str, Timeable], read_load: Callable[[], Load], is_alone: bool
+) -> FairRace:
     """Time all engines, and repeat this up to MOST_RACES times while other programs disturb
     it. Return the least disturbed result.
 
+    `read_load` returns the load of other programs on the host since its last call.
     An engine that was so slow that it was called only once is not timed again. At the end,
     the tuned model and its rival are timed further until their ratio is precise.
     """
@@ -167,11 +163,11 @@ def time_undisturbed(engines: Mapping[str, Timeable], meter: Meter, is_alone: bo
     races: list[FairRace] = []
     too_slow: dict[str, ModelLatency] = {}
     while True:
-        meter.read_load()
+        read_load()
         contenders = {name: engine for name, engine in engines.items() if name not in too_slow}
         latency_us = time_interleaved(contenders) | too_slow
         too_slow = {name: latency for name, latency in latency_us.items() if len(latency.bursts) == 1}
-        load = meter.read_load()
+        load = read_load()
         causes = load.disturbance_phrases()
         spreads = {name: max(latency.bursts) / min(latency.bursts) for name, latency in latency_us.items()}
         widest, spread = max(spreads.items(), key=lambda item: item[1])
@@ -183,8 +179,8 @@ def time_undisturbed(engines: Mapping[str, Timeable], meter: Meter, is_alone: bo
         is_late = time.monotonic() - started_sec > LAST_START_SEC
         if not races[-1].disturbances or is_late or len(races) == MOST_RACES:
             best = min(races, key=lambda race: (bool(race.disturbances), race.disturbance))
-            meter.read_load()
+            read_load()
             latency_us = time_until_distinguishable(engines, best.latency_us)
-            disturbances = best.disturbances or tuple(meter.read_load().disturbance_phrases())
+            disturbances = best.disturbances or tuple(read_load().disturbance_phrases())
             return FairRace(latency_us, disturbances, best.disturbance, len(races))
-        meter.wait_for_quiet(QUIET_PATIENCE_SEC)
+        wait_for_quiet(read_load, QUIET_PATIENCE_SEC)

@@ -1,6 +1,5 @@
 """Interface of sources that propose candidates without measuring, and tell their reasons."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -34,13 +33,9 @@ class ZeroShotAnswer:
     sketch: Sketch | None = None  # the sketch as it was measured; None: the space's sketch
 
 
-class AnswerSource(ABC):
-    """A source of candidates for a task, found without measuring. The candidates fit a
-    sketch, but may be invalid: the caller checks whether they can be rebuilt."""
-
-    @abstractmethod
-    def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
-        """Yield the proposed candidates, the best first."""
+# Yields candidates for a task that are found without measuring, the best first. They fit a
+# sketch, but may be invalid: the caller checks whether they can be rebuilt.
+AnswerSource = Callable[[Session, ZeroShotQuery], Iterator[ZeroShotAnswer]]
 
 
 def in_order(

@@ -16,7 +16,7 @@ from mallorn.db.repositories.trials import Trials
 from mallorn.db.repositories.workloads import Sketches, Workloads
 from mallorn.db.tables import Context, Workload
 from mallorn.searchers.adapt_candidate_to_shape import adapt_candidate
-from mallorn.workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery
+from mallorn.workers.zero_shot.answer_source import ZeroShotAnswer, ZeroShotQuery
 
 FEW = 3  # trials per context
 NEIGHBOURS = 4
@@ -26,24 +26,20 @@ CLOSE = 1.0  # doublings of all loops together at which schedules are likely as 
 Timed = tuple[Trial, str]  # a trial and, in words, the conditions under which it was timed
 
 
-class SameWorkload(AnswerSource):
-    """Proposes the fastest trials of the same workload: first those in the job's conditions
+def propose_from_same_workload(session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
+    """Propose the fastest trials of the same workload: first those in the job's conditions
     (host, threads, versions), then those in other conditions, then on similar targets."""
-
-    def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
-        trials, workload_id = Trials(session, question.job), question.workload.id
-        target_id, context_id = question.job.target_id, question.job.context_id
-        own_trials = [] if context_id is None else trials.best(workload_id, target_id, FEW, context_id)
-        for trial in own_trials:
-            yield _answer(session, trial, "the fastest that was measured here", Confidence.MEASURED)
-        for trial, conditions in rank_trials_by_context(session, question, workload_id, target_id):
-            yield _answer(
-                session, trial, f"among the fastest that were timed {conditions}", Confidence.LIKELY
-            )
-        for similar_id, similar in similar_targets(session, question, [workload_id]):
-            for trial, conditions in rank_trials_by_context(session, question, workload_id, similar_id):
-                because = f"among the fastest on {describe_target(similar)}, timed {conditions}"
-                yield _answer(session, trial, because, Confidence.LIKELY, is_timed_here=False)
+    trials, workload_id = Trials(session, question.job), question.workload.id
+    target_id, context_id = question.job.target_id, question.job.context_id
+    own_trials = [] if context_id is None else trials.best(workload_id, target_id, FEW, context_id)
+    for trial in own_trials:
+        yield _answer(session, trial, "the fastest that was measured here", Confidence.MEASURED)
+    for trial, conditions in rank_trials_by_context(session, question, workload_id, target_id):
+        yield _answer(session, trial, f"among the fastest that were timed {conditions}", Confidence.LIKELY)
+    for similar_id, similar in similar_targets(session, question, [workload_id]):
+        for trial, conditions in rank_trials_by_context(session, question, workload_id, similar_id):
+            because = f"among the fastest on {describe_target(similar)}, timed {conditions}"
+            yield _answer(session, trial, because, Confidence.LIKELY, is_timed_here=False)
 
 
 def rank_trials_by_context(
@@ -116,38 +112,36 @@ def _answer(
     return ZeroShotAnswer(trial.candidate, Source.SAME, because, sure, expected_us, sketch)
 
 
-class SimilarWorkload(AnswerSource):
-    """Proposes trials of workloads that have the same loops in other sizes, adapted to this
+def propose_from_similar_workloads(session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
+    """Propose trials of workloads that have the same loops in other sizes, adapted to this
     workload's sizes. The nearest workloads come first."""
-
-    def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
-        workload = question.workload
-        related = Workloads(session).of_structure(workload.structure, question.job.owner)
-        distances = [(doublings_between(workload, item), item) for item in related if item.id != workload.id]
-        nearest = sorted(distances, key=lambda pair: (pair[0], pair[1].id))[:NEIGHBOURS]
-        neighbours = [pair for pair in nearest if pair[0] <= CLOSE]
-        similar = similar_targets(session, question, [neighbour.id for _, neighbour in neighbours])
-        targets = [
-            (question.job.target_id, ""),
-            *((id_, f" on {describe_target(target)}") for id_, target in similar),
-        ]
-        context_id = question.job.context_id
-        for (target_id, words), (doublings, neighbour) in product(targets, neighbours):
-            trials: list[Timed] = []
-            if context_id is not None:
-                best = Trials(session, question.job).best(neighbour.id, target_id, FEW_NEAR, context_id)
-                trials += [(trial, "here") for trial in best]
-            trials += islice(
-                rank_trials_by_context(session, question, neighbour.id, target_id, FEW_NEAR), MOST_NEAR
-            )
-            sketches = Sketches(session).by_key({trial.candidate.sketch for trial, _ in trials})
-            for trial, conditions in trials:
-                sketch = sketches[trial.candidate.sketch]
-                candidate = adapt_candidate(trial.candidate, sketch, question.space.sketches)
-                if candidate is not None:
-                    times_apart = f"{exp2(doublings):.1f} times apart{words}"
-                    because = f"carried from the same loops in sizes {times_apart}, timed {conditions}"
-                    yield ZeroShotAnswer(candidate, Source.NEAR, because, Confidence.LIKELY)
+    workload = question.workload
+    related = Workloads(session).of_structure(workload.structure, question.job.owner)
+    distances = [(doublings_between(workload, item), item) for item in related if item.id != workload.id]
+    nearest = sorted(distances, key=lambda pair: (pair[0], pair[1].id))[:NEIGHBOURS]
+    neighbours = [pair for pair in nearest if pair[0] <= CLOSE]
+    similar = similar_targets(session, question, [neighbour.id for _, neighbour in neighbours])
+    targets = [
+        (question.job.target_id, ""),
+        *((id_, f" on {describe_target(target)}") for id_, target in similar),
+    ]
+    context_id = question.job.context_id
+    for (target_id, words), (doublings, neighbour) in product(targets, neighbours):
+        trials: list[Timed] = []
+        if context_id is not None:
+            best = Trials(session, question.job).best(neighbour.id, target_id, FEW_NEAR, context_id)
+            trials += [(trial, "here") for trial in best]
+        trials += islice(
+            rank_trials_by_context(session, question, neighbour.id, target_id, FEW_NEAR), MOST_NEAR
+        )
+        sketches = Sketches(session).by_key({trial.candidate.sketch for trial, _ in trials})
+        for trial, conditions in trials:
+            sketch = sketches[trial.candidate.sketch]
+            candidate = adapt_candidate(trial.candidate, sketch, question.space.sketches)
+            if candidate is not None:
+                times_apart = f"{exp2(doublings):.1f} times apart{words}"
+                because = f"carried from the same loops in sizes {times_apart}, timed {conditions}"
+                yield ZeroShotAnswer(candidate, Source.NEAR, because, Confidence.LIKELY)
 
 
 def doublings_between(left: Workload, right: Workload) -> float:

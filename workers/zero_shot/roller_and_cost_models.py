@@ -1,7 +1,6 @@
 """Sources of candidates that models choose: Roller, analytic and pretrained cost models."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -17,66 +16,57 @@ from mallorn.searchers.base import DEFAULT, Searcher
 from mallorn.searchers.fill_round import Filter, as_pending_trials, propose_first_valid
 from mallorn.searchers.pooled_searcher import score
 from mallorn.workers.round.select_cost_model import model_of, own_bases
-from mallorn.workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery
+from mallorn.workers.zero_shot.answer_source import ZeroShotAnswer, ZeroShotQuery
+from mallorn.workers.zero_shot.measured_workloads import propose_from_similar_workloads
 
 FOUND: Final = 16  # proposals of the searcher, and as many first guesses
 
 
-class FromRoller(AnswerSource):
-    """Proposes the space's default candidates, in the order of Roller's ranking."""
-
-    def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
-        because = "constructed for what the machine computes and moves"
-        for candidate in question.space.defaults():
-            yield ZeroShotAnswer(candidate, Source.CONSTRUCTED, because, Confidence.GUESSED)
+def propose_from_roller(_session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
+    """Propose the space's default candidates, in the order of Roller's ranking."""
+    because = "constructed for what the machine computes and moves"
+    for candidate in question.space.defaults():
+        yield ZeroShotAnswer(candidate, Source.CONSTRUCTED, because, Confidence.GUESSED)
 
 
-@dataclass(frozen=True)
-class RankedByMachine(AnswerSource):
-    """Ranks default and searched candidates by the job's cost model, if it is one that
-    needs no training (`draft` or `tuna`)."""
-
-    cost_model: str
-    search: str
-
-    def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
-        kind: type[CostModel] = resolve("cost_model", self.cost_model)
-        if not kind.untaught:
-            return
-        space, model = question.space, kind.made_for(question.space.machine)
-        guesses = propose_first_valid(Filter(space, ()), space.defaults(), FOUND, DEFAULT)
-        searcher: Searcher = resolve("search", self.search)(None)
-        rng = np.random.default_rng(0)
-        proposals = searcher.propose(space, as_pending_trials(guesses), model, FOUND, rng)
-        candidates = [proposal.candidate for proposal in (*guesses, *proposals)]
-        ranking = np.argsort(-score(space, model, candidates).prediction.mean, kind="stable")
-        because = f"what {self.cost_model} expects to be fastest on this machine, of what {self.search} found"
-        for index in ranking:
-            yield ZeroShotAnswer(candidates[index], Source.MODELLED, because, Confidence.GUESSED)
+def rank_by_untrained_model(
+    _session: Session, question: ZeroShotQuery, cost_model: str, search: str
+) -> Iterator[ZeroShotAnswer]:
+    """Rank default and searched candidates by the job's cost model, if it is one that needs
+    no training (`draft` or `tuna`)."""
+    kind: type[CostModel] = resolve("cost_model", cost_model)
+    if not kind.untaught:
+        return
+    space, model = question.space, kind.made_for(question.space.machine)
+    guesses = propose_first_valid(Filter(space, ()), space.defaults(), FOUND, DEFAULT)
+    searcher: Searcher = resolve("search", search)(None)
+    rng = np.random.default_rng(0)
+    proposals = searcher.propose(space, as_pending_trials(guesses), model, FOUND, rng)
+    candidates = [proposal.candidate for proposal in (*guesses, *proposals)]
+    ranking = np.argsort(-score(space, model, candidates).prediction.mean, kind="stable")
+    because = f"what {cost_model} expects to be fastest on this machine, of what {search} found"
+    for index in ranking:
+        yield ZeroShotAnswer(candidates[index], Source.MODELLED, because, Confidence.GUESSED)
 
 
-@dataclass(frozen=True)
-class RankedByModel(AnswerSource):
-    """Ranks other sources' candidates by the cost model pretrained for the operator and
-    target.
+def rank_by_pretrained_model(session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
+    """Rank the candidates of similar workloads and of Roller by the cost model pretrained
+    for the operator and target.
 
     Models of similar targets are not used, because on stored measurements they chose worse
     than Roller. Nor are thousands of candidates sampled, because the one that a model likes
     best of so many is often misjudged (docs/knowledge.md).
     """
-
-    sources: Sequence[AnswerSource]
-
-    def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
-        if question.job.dataset == OFF:
+    if question.job.dataset == OFF:
+        return
+    for head in own_bases(session, question.workload.op, question.job.target_id):
+        model = model_of(CostModels(session).get(head.id))
+        if model.view == DECISIONS.name:
+            sources = propose_from_similar_workloads, propose_from_roller
+            answers = [a.candidate for source in sources for a in source(session, question)]
+            because = f"what {head.name} likes best, which learned from {head.rows:,} measurements"
+            distinct = list(dict.fromkeys(answers))
+            scores = score(question.space, model, distinct).prediction.mean
+            for index in np.argsort(-scores, kind="stable"):
+                yield ZeroShotAnswer(distinct[index], Source.LEARNED, because, Confidence.LIKELY)
             return
-        for head in own_bases(session, question.workload.op, question.job.target_id):
-            model = model_of(CostModels(session).get(head.id))
-            if model.view == DECISIONS.name:
-                answers = [a.candidate for source in self.sources for a in source(session, question)]
-                because = f"what {head.name} likes best, which learned from {head.rows:,} measurements"
-                distinct = list(dict.fromkeys(answers))
-                scores = score(question.space, model, distinct).prediction.mean
-                for index in np.argsort(-scores, kind="stable"):
-                    yield ZeroShotAnswer(distinct[index], Source.LEARNED, because, Confidence.LIKELY)
-                return

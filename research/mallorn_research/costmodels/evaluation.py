@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from mallorn.core.errors import InvalidRequest
-from mallorn.costmodels import metrics
 from mallorn.costmodels.base import CostModel, Groups, Indices, Matrix, Vector
 from mallorn.costmodels.labels import clip_time_labels, is_time_label
-from mallorn.costmodels.metrics import iterate_group_rows
+from mallorn.costmodels.metrics import compare_pairs, iterate_group_rows, pairwise_accuracy
+from mallorn_research.costmodels import metrics
 
 Networks = Mapping[str, Set[int]]  # the tasks of each network
 
@@ -148,10 +148,10 @@ def fit_on_split(
 
 def compute_metrics(mean: Vector, std: Vector, truth: Vector, groups: Groups) -> Evaluation:
     """Return the metrics of predictions against measured labels."""
-    pairs = metrics.compare_pairs(mean, truth, groups)
+    pairs = compare_pairs(mean, truth, groups)
     return Evaluation(
         pairwise=pairs.accuracy,
-        pairwise_task=metrics.mean_of_tasks(metrics.pairwise_accuracy, mean, truth, groups),
+        pairwise_task=metrics.mean_of_tasks(pairwise_accuracy, mean, truth, groups),
         top_pairwise=metrics.mean_of_tasks(metrics.top_tenth_pairs, mean, truth, groups),
         top_recall=metrics.top_tenth_recall(mean, truth, groups),
         tied=pairs.tied,

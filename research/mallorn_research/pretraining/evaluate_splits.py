@@ -8,9 +8,9 @@ import numpy as np
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.costmodels.base import CostModel
-from mallorn.costmodels.metrics import network_score
 from mallorn_research.costmodels import evaluation
 from mallorn_research.costmodels.evaluation import Split, compute_metrics
+from mallorn_research.costmodels.metrics import network_score
 from mallorn_research.pretraining.training_data import Rows, Weights
 
 FOLDS: Final = 5

@@ -72,7 +72,7 @@ class RecordingReader(Child):
         """
 
 
-def load_recording(options: JobOptions, target: Target, recordings: str, room: Path) -> RecordedTrials:
+def load_recording(options: JobOptions, target: Target, recordings: str, room: Path | None) -> RecordedTrials:
     """Return the target's trials in the job's recording; cache them until the file changes.
 
     Raises InvalidRequest if it is missing, invalid or not allowed, or lacks the target.
@@ -106,7 +106,7 @@ def _load_cached(
     name: str,
     version: str,  # noqa: ARG001 - part of the cache key
     target: Target,
-    room: Path,
+    room: Path | None,
 ) -> RecordedTrials:
     with TemporaryDirectory(prefix="recording-", dir=room) as folder:
         copy = Path(folder, "recording.parquet")
@@ -126,7 +126,7 @@ class ReplayMeasurer(Measurer):
 
     virtual_device = REPLAY
 
-    def __init__(self, recordings: str, room: Path) -> None:
+    def __init__(self, recordings: str, room: Path | None) -> None:
         """Take the setting `recordings` and a folder for the child that reads files."""
         self._recordings = recordings
         self._room = room

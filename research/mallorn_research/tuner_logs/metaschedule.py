@@ -1,6 +1,7 @@
 """Import MetaSchedule JSON databases: folders with a file of programs and one of records."""
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +20,6 @@ from mallorn.workers.interfaces.model_compiler import (
 from mallorn.workers.shared_schedules.import_records import Provenance, store_records
 from mallorn.workers.shared_schedules.read_json_lines import (
     LoadedLog,
-    Problem,
     Report,
     hash_program,
     read_lines,
@@ -89,7 +89,7 @@ def load_metaschedule(database: Database, directory: Path, report: Report) -> tu
                 if bad.file == RECORDS:
                     other_lines.add(bad.line)
                 else:
-                    report(Problem(str(directory / bad.file), bad.line, bad.error))
+                    report(replace(bad, file=str(directory / bad.file)))
             with database.transaction() as session:
                 new_count = store_records(session, log, lambda _: LOG)
             counts.added += new_count

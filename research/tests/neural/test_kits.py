@@ -7,8 +7,8 @@ import pytest
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.costmodels.base import CostModel
-from mallorn.costmodels.metrics import coverage
 from mallorn.costmodels.views import STATEMENTS
+from mallorn_research.costmodels.metrics import coverage
 from mallorn_research.costmodels.neural_networks import BUFFERS
 from research.tests.fixtures.cost_models import ResearchModelTestCase, names_of_models
 

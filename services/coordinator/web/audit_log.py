@@ -12,8 +12,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mallorn.core.errors import MallornError, TooMany
 from mallorn.core.log_setup import log_facts
 from mallorn.core.values.access_control import ApiKey, AuditEntry
-from mallorn.db.repositories.access_control import Audit, NewAuditEntry
+from mallorn.db.repositories.access_control import Audit
 from mallorn.db.session import Database
+from mallorn.db.tables import AuditRow
 from mallorn.services.coordinator.web.app_parts import PartsDep
 from mallorn.services.coordinator.web.authenticator import SAFE_METHODS, Caller
 from mallorn.services.coordinator.web.caller_dependencies import ADDITION, CallerDep, add_to_audit_entry
@@ -60,7 +61,7 @@ class AuditMiddleware(HttpMiddleware):
 
         await self._app(scope, receive, send_after_entry)
 
-    def _store_entry(self, entry: NewAuditEntry) -> None:
+    def _store_entry(self, entry: AuditRow) -> None:
         rate = self._rates[entry.status >= HTTPStatus.BAD_REQUEST]
         words = f"{entry.method} {entry.path} by {entry.owner}"
         try:
@@ -73,14 +74,16 @@ class AuditMiddleware(HttpMiddleware):
             log.warning("not in the audit log: %s: %s", words, error.message)
 
 
-def _audit_entry(scope: Scope, status: int) -> NewAuditEntry | None:
+def _audit_entry(scope: Scope, status: int) -> AuditRow | None:
     """Return the entry of an answered request; None if it has none."""
     method, caller = scope["method"], scope["state"].get("caller")
     subject, detail, key_id = scope["state"].get(ADDITION, ("", "", ""))
     if not subject and (caller is None or method in SAFE_METHODS):
         return None
-    path, caller = scope["path"][:MOST_CHARS], caller or Caller(subject, key_id)
-    return NewAuditEntry(caller.owner, caller.key_id, method, path, status, subject, detail[:MOST_CHARS])
+    caller = caller or Caller(subject, key_id)
+    request = {"method": method, "path": scope["path"][:MOST_CHARS], "status": status}
+    whose = {"owner": caller.owner, "key_id": caller.key_id}
+    return AuditRow(**whose, **request, subject=subject, detail=detail[:MOST_CHARS])
 
 
 @router.get("")

@@ -85,7 +85,7 @@ class Yard:
         return str(self.write(lambda session: self._close(session, round_id, latency_us)))
 
     def _close(self, session: Any, round_id: int, latency_us: float) -> str:
-        attempt = Rounds(session).claim(round_id, "w", 60).token
+        hold = Rounds(session).claim(round_id, "w", 60)
         row = Rounds(session).get(round_id)
         context_id = Jobs(session).get(row.job_id, None).context_id
         batch = [
@@ -97,8 +97,8 @@ class Yard:
             )
             for slot in range(row.size)
         ]
-        Measurements(session).add_trials(round_id, attempt, batch)
-        Rounds(session).close(round_id, attempt, RoundState.DONE)
+        Measurements(session).add_trials(hold, batch)
+        Rounds(session).close(hold, RoundState.DONE)
         return row.job_id
 
     def owner_of(self, round_id: int) -> str:

@@ -12,7 +12,7 @@ from mallorn.core.states import JobState, WorkKind
 from mallorn.core.values.fleet import WorkerInfo
 from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.db.repositories.leases import Leases, LeaseToken, Token, WorkItem
+from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.tables import Job, LeaseRow
@@ -90,7 +90,7 @@ def test_an_import_that_came_back_has_its_own_message_and_holds_up_no_other(work
     back, waits = submit(workshop, "ada", 2)
     for attempt in (1, 2, 3):
         assert begin(workshop, back) == back
-        hold = LeaseToken(WorkItem(WorkKind.IMPORT, back), Token(attempt, "w"))
+        hold = LeaseToken(WorkItem(WorkKind.IMPORT, back), attempt, "w")
         assert workshop.write(lambda session, hold=hold: Leases(session).return_work(hold))
     assert begin(workshop, waits) == waits
 

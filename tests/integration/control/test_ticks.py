@@ -11,7 +11,7 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.log_setup import Turn
 from mallorn.db.repositories.control_loop_ticks import GAP_SEC, LoopTicks
 from mallorn.db.repositories.devices import Devices
-from mallorn.db.repositories.leases import Leases, LeaseToken, Token, WorkItem
+from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.tables import Device, Job, LeaseRow, Tick, Worker
 from mallorn.services.control import app as control
@@ -104,9 +104,7 @@ def test_the_living_keep_their_work_when_the_clock_steps_and_the_dead_lose_their
         turns()
     step(workshop, seconds)
     for _ in range(20):  # a lease, and a third of one
-        assert workshop.write(
-            lambda session: Leases(session).renew(LeaseToken(living, Token(1, "w")), LEASE_SEC)
-        )
+        assert workshop.write(lambda session: Leases(session).renew(LeaseToken(living, 1, "w"), LEASE_SEC))
         turns()
         assert held(workshop, living)
         step(workshop, 5.0)

@@ -13,7 +13,7 @@ from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
 from mallorn.core.targets import parse_target
 from mallorn.core.values.event import OtherEvent
-from mallorn.db.repositories.access_control import Audit, NewAuditEntry
+from mallorn.db.repositories.access_control import Audit
 from mallorn.db.repositories.archive_and_delete_jobs import Removals
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
@@ -96,8 +96,8 @@ def test_a_model_goes_once_no_job_refers_to_it(kept: Kept) -> None:
 
 @BOTH
 def test_entries_of_the_audit_log_go_when_they_are_old_enough(kept: Kept) -> None:
-    entry = NewAuditEntry("ada", "", "PUT", "/api/v1/models", 200)
-    kept.rows.write(lambda session: Audit(session).add(entry))
+    entry = {"owner": "ada", "key_id": "", "method": "PUT", "path": "/api/v1/models", "status": 200}
+    kept.rows.write(lambda session: Audit(session).add(AuditRow(**entry)))
     kept.rows.write(lambda session: session.execute(update(AuditRow).values(at=1.0)))
     kept.tidy()
     assert kept.count(AuditRow) == 1

@@ -122,8 +122,8 @@ def test_a_task_or_an_order_that_is_not_there_is_refused(coordinator: Coordinato
 
 
 def test_a_round_that_was_handed_back_waits_again(log: Any, owned: OwnedRows) -> None:
-    round_id, attempt = owned.claimed_round("w0")
-    owned.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.QUEUED))
+    _, hold = owned.claimed_round("w0")
+    owned.write(lambda session: Rounds(session).close(hold, RoundState.QUEUED))
     (row,) = log()
     assert (row["state"], row["worker"], row["seconds"], row["why"]) == ("queued", None, None, "")
 

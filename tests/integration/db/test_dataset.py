@@ -120,9 +120,9 @@ def promoted(rows, job_id, workload, latency_us, slot=0):
 
     def act(session):
         round_id = rows.add_round(session, workload, job_id)
-        attempt = Rounds(session).claim(round_id, "w", 60).token
-        Measurements(session).add_trials(round_id, attempt, [rows.ok(slot, latency_us)])
-        Rounds(session).close(round_id, attempt, RoundState.DONE)
+        hold = Rounds(session).claim(round_id, "w", 60)
+        Measurements(session).add_trials(hold, [rows.ok(slot, latency_us)])
+        Rounds(session).close(hold, RoundState.DONE)
         newest = session.scalars(select(func.max(Measurement.id))).one()
         new = NewSchedule(
             rows.workloads[workload], rows.target_id, rows.context_id, newest, job_id, latency_us,

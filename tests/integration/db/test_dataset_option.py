@@ -39,8 +39,8 @@ class Datasets(Rows):
         round_id = self.write(lambda session: self.add_round(session, "w0", self.jobs[dataset]))
         hold = self.write(lambda session: Rounds(session).claim(round_id, "w", 60))
         batch = [self.ok(slot, TIMES_US[dataset])]
-        self.write(lambda session: Measurements(session).add_trials(round_id, hold.token, batch))
-        self.write(lambda session: Rounds(session).close(round_id, hold.token, RoundState.DONE))
+        self.write(lambda session: Measurements(session).add_trials(hold, batch))
+        self.write(lambda session: Rounds(session).close(hold, RoundState.DONE))
 
     def ask(self, dataset, question):
         """The answer of `question(trials, workload id)` for the job with this value; None: for no job."""

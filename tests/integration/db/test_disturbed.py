@@ -73,14 +73,12 @@ def best_us(rows):
 def test_the_best_value_that_a_user_sees_never_rises_again(rows):
     rows.closed_round(rows.ok(0, 233.8))
     assert best_us(rows) == 233.8
-    round_id, attempt = rows.claimed_round()
-    rows.write(lambda session: Measurements(session).add_trials(round_id, attempt, [rows.ok(1, 224.8)]))
+    round_id, hold = rows.claimed_round()
+    rows.write(lambda session: Measurements(session).add_trials(hold, [rows.ok(1, 224.8)]))
     assert best_us(rows) == 233.8, "a time of a round that goes on may still turn out to be a bound"
     rows.write(lambda session: Measurements(session).mark_disturbed_slots(round_id, {1: 0.3}))
-    rows.write(lambda session: Measurements(session).add_trials(round_id, attempt, [rows.ok(2, 230.1)]))
-    rows.write(
-        lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE, RoundStats(candidates=2))
-    )
+    rows.write(lambda session: Measurements(session).add_trials(hold, [rows.ok(2, 230.1)]))
+    rows.write(lambda session: Rounds(session).close(hold, RoundState.DONE, RoundStats(candidates=2)))
     assert best_us(rows) == 230.1
 
 

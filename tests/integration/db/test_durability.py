@@ -16,7 +16,7 @@ from mallorn.core.values.event import OtherEvent
 from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem
+from mallorn.db.repositories.leases import Leases
 from mallorn.db.repositories.measurements import Measurements
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.stored_files import Models
@@ -69,11 +69,11 @@ def test_a_full_disk_is_told_and_leaves_nothing_half_done(sqlite_url):
 
 def test_workers_reaper_and_owner_never_deadlock(rows):
     """All who touch a job and its rounds at once: each call ends, if only by being refused."""
-    round_id, attempt = rows.claimed_round()
+    round_id, hold = rows.claimed_round()
 
     def commit(slot):
         def act(session):
-            Measurements(session).add_trials(round_id, attempt, [rows.ok(slot)])
+            Measurements(session).add_trials(hold, [rows.ok(slot)])
             Events(session).append(rows.job_id, OtherEvent(kind="trial", data={}))
 
         rows.write(act)
@@ -91,9 +91,7 @@ def test_workers_reaper_and_owner_never_deadlock(rows):
         rows.write(lambda session: WorkItems(session).end_expired_leases(rows.job_id))
 
     def renew(_slot):
-        rows.write(
-            lambda session: Leases(session).renew(LeaseToken(WorkItem.for_round(round_id), attempt), 60)
-        )
+        rows.write(lambda session: Leases(session).renew(hold, 60))
 
     def refused(call):
         action, slot = call
@@ -114,7 +112,7 @@ def test_workers_reaper_and_owner_never_deadlock(rows):
 
 def test_closing_a_round_and_cancelling_its_job_wait_for_each_other(rows):
     """Had each only its own row when the other's comes next, Postgres would have to break a deadlock."""
-    round_id, attempt = rows.claimed_round()
+    _, hold = rows.claimed_round()
     meeting = threading.Barrier(2)
 
     def meet():
@@ -124,7 +122,7 @@ def test_closing_a_round_and_cancelling_its_job_wait_for_each_other(rows):
             meeting.wait(0.5)
 
     def close(session):
-        Rounds(session).close(round_id, attempt, RoundState.DONE)
+        Rounds(session).close(hold, RoundState.DONE)
         meet()
         Events(session).append(rows.job_id, OtherEvent(kind="round", data={}))
 

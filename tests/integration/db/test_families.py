@@ -110,8 +110,8 @@ def test_ranked_rounds_are_the_newest_that_a_model_proposed(rows):
 
 
 def a_round(rows, model_id):
-    round_id, attempt = rows.claimed_round()
+    round_id, hold = rows.claimed_round()
     rows.write(lambda session: Rounds(session).store_inputs(round_id, model_id))
     done = RoundState.DONE, {"own_accuracy": 0.5}
-    rows.write(lambda session: Rounds(session).close(round_id, attempt, *done))
+    rows.write(lambda session: Rounds(session).close(hold, *done))
     return round_id

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from mallorn.db.repositories.leases import Leases, LeaseToken, Token, WorkItem
+from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem
 
 
 @pytest.fixture
@@ -33,15 +33,13 @@ def test_of_many_who_ask_exactly_one_gets_the_work(holds):
 
 def test_pieces_of_work_do_not_meet(holds):
     items = [WorkItem.for_planning(1), WorkItem.for_planning(2), WorkItem.for_round(1)]
-    assert [holds.claim(item, "a", 60) for item in items] == [
-        LeaseToken(item, Token(1, "a")) for item in items
-    ]
+    assert [holds.claim(item, "a", 60) for item in items] == [LeaseToken(item, 1, "a") for item in items]
 
 
 def test_a_holder_that_went_silent_is_a_death_whoever_notices(holds):
     item = WorkItem.for_planning(1)
     holds.claim(item, "a", -1)
-    assert holds.claim(item, "b", -1) == LeaseToken(item, Token(2, "b"))
+    assert holds.claim(item, "b", -1) == LeaseToken(item, 2, "b")
     (loss,) = holds.free_expired_work(None)
     row = holds.get(item)
     assert (loss.hold.item, loss.hold.attempt, row.losses, row.deaths) == (item, 2, 0, 2)
@@ -50,8 +48,8 @@ def test_a_holder_that_went_silent_is_a_death_whoever_notices(holds):
 
 def test_what_comes_up_anew_has_lost_nothing(holds, rows):
     item = WorkItem.for_round(7)
-    for way in (holds.record_interruption, holds.record_killed_holder):
-        way(holds.claim(item, "a", 60))
+    for is_death in (False, True):
+        holds.record_loss(holds.claim(item, "a", 60), 3, is_death)
     assert (holds.get(item).losses, holds.get(item).deaths) == (1, 1)
     holds.add_or_reopen_work(item, rows.job_id)
     assert (holds.get(item).losses, holds.get(item).deaths) == (0, 0)
@@ -78,7 +76,7 @@ def test_held_work_behaves_like_its_model(holds):
             self.expired = True
 
         def hold(self, age):
-            return LeaseToken(self.item, Token(self.granted - age, "h"))
+            return LeaseToken(self.item, self.granted - age, "h")
 
         @rule(expired=st.booleans())
         def claim(self, expired):

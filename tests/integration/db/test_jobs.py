@@ -237,9 +237,9 @@ def test_the_first_measuring_context_of_a_job_stays(rows, jobs):
 def measured(rows, workload, batch, job_id=""):
     def act(session):
         round_id = rows.add_round(session, workload, job_id, size=len(batch))
-        attempt = Rounds(session).claim(round_id, "w", 60).token
-        Measurements(session).add_trials(round_id, attempt, batch)
-        Rounds(session).close(round_id, attempt, RoundState.DONE)
+        hold = Rounds(session).claim(round_id, "w", 60)
+        Measurements(session).add_trials(hold, batch)
+        Rounds(session).close(hold, RoundState.DONE)
 
     rows.write(act)
 

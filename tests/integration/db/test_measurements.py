@@ -1,33 +1,33 @@
 """Measurements are stored once, compactly, and read back as searchers, trainers and users need them."""
 
+from dataclasses import replace
+
 import pytest
 from sqlalchemy import text
 
 from mallorn.core.errors import LeaseLost
 from mallorn.core.outcomes import Outcome
-from mallorn.core.states import JobState
+from mallorn.core.states import JobState, WorkKind
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.trial import Trial
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.db.repositories.leases import Token
+from mallorn.db.repositories.leases import LeaseToken, WorkItem
 from mallorn.db.repositories.measurements import Measurements, NewMeasurement, Records
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.trials import Trials
 
-OLD = Token(99, "w")
 
-
-def commit(rows, round_id, attempt, batch):
-    return rows.write(lambda session: Measurements(session).add_trials(round_id, attempt, batch))
+def commit(rows, hold, batch):
+    return rows.write(lambda session: Measurements(session).add_trials(hold, batch))
 
 
 def finish(rows, batch):
     def act(session):
         Jobs(session).move_to_state(rows.job_id, [JobState.TUNING], JobState.FINISHING)
-        token = Jobs(session).claim_stage(rows.job_id, JobState.FINISHING, "w", 60).token
+        hold = Jobs(session).claim_stage(rows.job_id, JobState.FINISHING, "w", 60)
         program = rows.workloads["w0"], rows.target_id
-        return Measurements(session).add_finish(rows.job_id, token, *program, batch)
+        return Measurements(session).add_finish(hold, *program, batch)
 
     return rows.write(act)
 
@@ -47,9 +47,9 @@ def best(rows, count=1, context_id=None):
 
 
 def test_a_slot_is_stored_once(rows):
-    round_id, attempt = rows.claimed_round()
-    assert commit(rows, round_id, attempt, [rows.ok(0), rows.ok(1)]) == 2
-    assert commit(rows, round_id, attempt, [rows.ok(1, 5.0), rows.ok(2)]) == 1
+    round_id, hold = rows.claimed_round()
+    assert commit(rows, hold, [rows.ok(0), rows.ok(1)]) == 2
+    assert commit(rows, hold, [rows.ok(1, 5.0), rows.ok(2)]) == 1
     assert rows.read(lambda session: Rounds(session).done_slots(round_id)) == {0, 1, 2}
     assert [trial.latency_us for trial in history(rows)] == [10.0, 10.0, 10.0]
 
@@ -60,10 +60,10 @@ def test_rows_are_numbered_in_slot_order(rows):
 
 
 def test_an_empty_batch_still_asks_the_fence(rows):
-    round_id, attempt = rows.claimed_round()
-    assert commit(rows, round_id, attempt, []) == 0
+    _, hold = rows.claimed_round()
+    assert commit(rows, hold, []) == 0
     with pytest.raises(LeaseLost):
-        commit(rows, round_id, OLD, [])
+        commit(rows, replace(hold, attempt=99), [])
 
 
 def test_the_latency_is_the_median_of_the_run_times(rows):
@@ -125,8 +125,9 @@ def test_best_within_a_context_ignores_other_machines(rows):
 def test_repeats_are_refused_from_a_worker_that_lost_the_finish(rows):
     finish(rows, [])
     program = rows.workloads["w0"], rows.target_id
+    old = LeaseToken(WorkItem(WorkKind.FINISH, rows.job_id), 99, "w")
     with pytest.raises(LeaseLost, match="finish"):
-        rows.write(lambda session: Measurements(session).add_finish(rows.job_id, OLD, *program, [rows.ok(0)]))
+        rows.write(lambda session: Measurements(session).add_finish(old, *program, [rows.ok(0)]))
 
 
 def test_a_family_is_read_across_workloads_from_where_training_stopped(rows):

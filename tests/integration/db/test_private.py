@@ -56,7 +56,7 @@ class Private(Rows):
         round_id = self.write(lambda session: self.add_round(session, workload, self.private_job))
         hold = self.write(lambda session: Rounds(session).claim(round_id, "w", 60))
         batch = [self.ok(slot, latency_us)]
-        self.write(lambda session: Measurements(session).add_trials(round_id, hold.token, batch))
+        self.write(lambda session: Measurements(session).add_trials(hold, batch))
         self.write(lambda session: session.execute(update(Round).values(state=RoundState.DONE)))
 
     def publish(self, workload="secret"):

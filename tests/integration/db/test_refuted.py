@@ -31,8 +31,8 @@ class Owners(Rows):
         """Store a closed round of the owner's job."""
         round_id = self.write(lambda session: self.add_round(session, "w0", self.jobs[owner]))
         hold = self.write(lambda session: Rounds(session).claim(round_id, "w", 60))
-        self.write(lambda session: Measurements(session).add_trials(round_id, hold.token, batch))
-        self.write(lambda session: Rounds(session).close(round_id, hold.token, RoundState.DONE))
+        self.write(lambda session: Measurements(session).add_trials(hold, batch))
+        self.write(lambda session: Rounds(session).close(hold, RoundState.DONE))
 
     def refute(self, owner, slot=1):
         self.measure(owner, self.failed(slot, Outcome.WRONG_RESULT))

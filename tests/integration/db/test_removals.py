@@ -25,10 +25,8 @@ WORDS = ("name", "ended_because", "graph", "report", "warnings", "idempotency_ke
 
 def worked(rows: Rows) -> None:
     """The job has measured, logged, and come to its end."""
-    round_id, attempt = rows.measured_round(rows.ok(0), rows.failed(1))
-    rows.write(
-        lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE, RoundStats(candidates=1))
-    )
+    _, hold = rows.measured_round(rows.ok(0), rows.failed(1))
+    rows.write(lambda session: Rounds(session).close(hold, RoundState.DONE, RoundStats(candidates=1)))
     rows.write(lambda session: Events(session).append(rows.job_id, FinishingEvent(reason="enough")))
     rows.write(lambda session: StageRuns(session).begin(rows.job_id, StageKind.FINISH, "w"))
     rows.write(

@@ -10,20 +10,19 @@ from mallorn.core.errors import LeaseLost
 from mallorn.core.states import RoundState
 from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.db.repositories.leases import MAX_DEATHS, Leases, LeaseToken, Token, WorkItem
+from mallorn.db.repositories.leases import MAX_DEATHS, Leases, LeaseToken, WorkItem
 from mallorn.db.repositories.measurements import Measurements
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.tables import Job, LeaseRow, Measurement, Round
 
 
-def commit(rows, round_id, attempt, slots):
+def commit(rows, hold, slots):
     batch = [rows.ok(slot) for slot in slots]
-    return rows.write(lambda session: Measurements(session).add_trials(round_id, attempt, batch))
+    return rows.write(lambda session: Measurements(session).add_trials(hold, batch))
 
 
 def claim(rows, round_id, worker="w", lease_sec=60.0):
-    hold = rows.write(lambda session: Rounds(session).claim(round_id, worker, lease_sec))
-    return hold and hold.token
+    return rows.write(lambda session: Rounds(session).claim(round_id, worker, lease_sec))
 
 
 def expire(rows):
@@ -34,10 +33,8 @@ def expire(rows):
     )
 
 
-def renew(rows, round_id, attempt):
-    return rows.write(
-        lambda session: Leases(session).renew(LeaseToken(WorkItem.for_round(round_id), attempt), 60)
-    )
+def renew(rows, hold):
+    return rows.write(lambda session: Leases(session).renew(hold, 60))
 
 
 def waiting(rows):
@@ -48,8 +45,8 @@ def waiting(rows):
     ]
 
 
-def close(rows, round_id, attempt, state=RoundState.DONE):
-    return rows.write(lambda session: Rounds(session).close(round_id, attempt, state))
+def close(rows, hold, state=RoundState.DONE):
+    return rows.write(lambda session: Rounds(session).close(hold, state))
 
 
 def state_of(rows, round_id):
@@ -75,17 +72,17 @@ def test_a_zombies_results_are_refused_after_its_round_went_to_another(rows):
     round_id, zombie = rows.claimed_round(lease_sec=-1)
     assert expire(rows) == ([round_id], [])
     heir = claim(rows, round_id, "heir")
-    assert heir == Token(zombie.attempt + 1, "heir")
+    assert heir == LeaseToken(zombie.item, zombie.attempt + 1, "heir")
     with pytest.raises(LeaseLost, match=f"attempt {zombie.attempt}"):
-        commit(rows, round_id, zombie, [0])
-    assert commit(rows, round_id, heir, [0]) == 1
+        commit(rows, zombie, [0])
+    assert commit(rows, heir, [0]) == 1
 
 
 def test_a_zombies_results_are_refused_while_its_round_waits_for_another(rows):
     round_id, zombie = rows.claimed_round(lease_sec=-1)
     expire(rows)
     with pytest.raises(LeaseLost):
-        commit(rows, round_id, zombie, [0])
+        commit(rows, zombie, [0])
     assert rows.read(lambda session: Rounds(session).done_slots(round_id)) == set()
 
 
@@ -93,9 +90,9 @@ def test_a_zombie_can_neither_renew_nor_close(rows):
     round_id, zombie = rows.claimed_round(lease_sec=-1)
     expire(rows)
     heir = claim(rows, round_id, "heir")
-    assert not renew(rows, round_id, zombie)
-    assert not close(rows, round_id, zombie)
-    assert close(rows, round_id, heir)
+    assert not renew(rows, zombie)
+    assert not close(rows, zombie)
+    assert close(rows, heir)
 
 
 def restore_before_rounds(rows):
@@ -113,16 +110,16 @@ def test_who_works_on_from_before_a_restore_writes_nothing_into_the_round_that_h
     heir = claim(rows, again, "heir")
     assert (again, heir.attempt) == (round_id, before.attempt)
     with pytest.raises(LeaseLost):
-        commit(rows, round_id, before, [0])
-    assert not renew(rows, round_id, before)
-    assert not close(rows, round_id, before)
-    assert not rows.write(lambda session: Rounds(session).change_inputs(round_id, before, size=1))
-    assert commit(rows, again, heir, [0]) == 1
+        commit(rows, before, [0])
+    assert not renew(rows, before)
+    assert not close(rows, before)
+    assert not rows.write(lambda session: Rounds(session).change_inputs(before, size=1))
+    assert commit(rows, heir, [0]) == 1
 
 
 def test_renewing_keeps_a_round_from_expiring(rows):
-    round_id, attempt = rows.claimed_round(lease_sec=-1)
-    assert renew(rows, round_id, attempt)
+    _, hold = rows.claimed_round(lease_sec=-1)
+    assert renew(rows, hold)
     assert expire(rows) == ([], [])
 
 
@@ -142,31 +139,31 @@ def test_a_round_that_is_handed_back_loses_nothing_however_often(rows):
     for attempt in range(1, 6):
         token = claim(rows, round_id)
         assert token.attempt == attempt
-        close(rows, round_id, token, RoundState.QUEUED)
+        close(rows, token, RoundState.QUEUED)
     claim(rows, round_id, lease_sec=-1)
     assert expire(rows) == ([round_id], [])
 
 
 def test_a_closed_round_takes_no_more_results(rows):
-    round_id, attempt = rows.claimed_round()
-    assert close(rows, round_id, attempt)
+    _, hold = rows.claimed_round()
+    assert close(rows, hold)
     with pytest.raises(LeaseLost):
-        commit(rows, round_id, attempt, [0])
+        commit(rows, hold, [0])
 
 
 def test_a_round_handed_back_can_be_claimed_again(rows):
-    round_id, attempt = rows.claimed_round()
-    assert close(rows, round_id, attempt, RoundState.QUEUED)
-    assert claim(rows, round_id).attempt == attempt.attempt + 1
+    round_id, hold = rows.claimed_round()
+    assert close(rows, hold, RoundState.QUEUED)
+    assert claim(rows, round_id).attempt == hold.attempt + 1
 
 
 def test_a_workload_has_one_round_in_flight_even_across_jobs(rows):
-    first, attempt = rows.claimed_round()
+    _, hold = rows.claimed_round()
     other = rows.write(lambda session: rows.add_job(session, "bob", ("w0", "w1")))
     with pytest.raises(AssertionError):
         rows.write(lambda session: rows.add_round(session, "w0", other))
     rows.write(lambda session: rows.add_round(session, "w1", other))
-    close(rows, first, attempt)
+    close(rows, hold)
     rows.write(lambda session: rows.add_round(session, "w0", other))
 
 
@@ -186,9 +183,9 @@ def test_planners_that_race_for_a_workload_open_one_round(rows):
 
 
 def test_a_round_may_look_at_all_that_was_committed_before_it(rows):
-    first, attempt = rows.claimed_round()
-    commit(rows, first, attempt, range(5))
-    close(rows, first, attempt)
+    _, hold = rows.claimed_round()
+    commit(rows, hold, range(5))
+    close(rows, hold)
     second = rows.write(rows.add_round)
     seen = rows.read(lambda session: Rounds(session).get(second).seen_upto)
     newest = rows.read(lambda session: session.scalar(select(func.max(Measurement.id))))
@@ -203,11 +200,11 @@ def test_rounds_of_a_job_that_does_not_tune_are_not_to_be_had(rows, end):
 
 
 def test_cancelling_ends_open_rounds_and_their_workers_learn_it(rows):
-    leased, attempt = rows.claimed_round("w0")
+    leased, hold = rows.claimed_round("w0")
     queued = rows.write(lambda session: rows.add_round(session, "w1"))
     assert rows.write(lambda session: Rounds(session).cancel_open(rows.job_id)) == 2
     assert {state_of(rows, leased), state_of(rows, queued)} == {RoundState.CANCELLED}
-    assert not renew(rows, leased, attempt)
+    assert not renew(rows, hold)
 
 
 def test_the_sweeper_finds_rounds_whose_message_got_lost(rows):

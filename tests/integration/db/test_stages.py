@@ -10,7 +10,7 @@ from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState
 from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.jobs import STAGES, Jobs
-from mallorn.db.repositories.leases import MAX_DEATHS, MAX_LOSSES, Leases, LeaseToken, WorkItem
+from mallorn.db.repositories.leases import MAX_DEATHS, MAX_LOSSES, Leases, WorkItem
 from mallorn.db.tables import LeaseRow
 from mallorn.workers.subprocesses.shutdown import ShutdownRequested
 
@@ -43,7 +43,11 @@ def stage(rows):
             )
 
         def die(self, hold, words):
-            rows.write(lambda session: WorkItems(session).record_killed_holder(hold, MallornError(words)))
+            rows.write(
+                lambda session: WorkItems(session).record_interruption(
+                    hold, MallornError(words), MAX_DEATHS, is_death=True
+                )
+            )
 
         def expire(self):
             """For each job whose stage was taken back: whether it failed."""
@@ -162,15 +166,13 @@ def test_deaths_from_outside_are_not_held_against_what_broke_off(stage):
 
 def test_a_kill_that_an_old_holder_tells_of_counts_for_nothing(stage):
     hold = stage.claim()
-    stage.die(LeaseToken(hold.item, replace(hold.token, attempt=hold.attempt - 1)), "not mine")
+    stage.die(replace(hold, attempt=hold.attempt - 1), "not mine")
     assert stage.renew(hold)
 
 
 def test_a_stage_that_broke_off_is_lost_by_its_holder_alone_and_sent_again_at_once(stage):
     hold = stage.claim()
-    assert (
-        stage.lose(LeaseToken(hold.item, replace(hold.token, attempt=hold.attempt + 1)), "not mine") is None
-    )
+    assert stage.lose(replace(hold, attempt=hold.attempt + 1), "not mine") is None
     assert not stage.lose(hold, "it died").is_given_up
     assert stage.waiting(30) == [stage.job_id]
     for _ in range(2):

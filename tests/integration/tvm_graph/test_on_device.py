@@ -1,6 +1,7 @@
 """Whole models on a device of another host, over RPC: checked, timed and told apart as on this one."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from mallorn.workers.tvm import engine_child
 from mallorn.workers.tvm.compile.compile_model import compile_default, compile_model
 from mallorn.workers.tvm.model_compiler_child import make_inputs
 from mallorn.workers.whole_model import interleaved_timing
-from mallorn.workers.whole_model.device_engine import DeviceEngine, DeviceFailed, DeviceMeter, DevicePool
+from mallorn.workers.whole_model.device_engine import DeviceEngine, DeviceFailed, DevicePool, read_device_load
 from mallorn.workers.whole_model.interleaved_timing import (
     time_interleaved,
     time_kernels_interleaved,
@@ -53,7 +54,7 @@ def seat(fleet: TestFleet) -> Iterator[DevicePool]:
 
 def held(seat: DevicePool, name: str, library: Path, inputs: Path) -> DeviceEngine:
     engine = DeviceEngine(seat, name)
-    assert engine.begin_loading(library, inputs).wait().engine == "tvm"
+    assert engine.begin_loading(library, inputs)().engine == "tvm"
     return engine
 
 
@@ -92,10 +93,9 @@ def test_the_devices_host_tells_how_busy_it_was(
     monkeypatch.setattr(interleaved_timing, "QUIET_PATIENCE_SEC", 0.0)  # beside other tests it never is
     _, tuned, _, inputs = prepared
     engine = held(seat, "tuned", tuned, inputs)
-    meter = DeviceMeter(seat)
-    assert isinstance(meter.read_load(), Load)
-    meter.wait_for_quiet(patience_sec=0.0)
-    assert time_undisturbed({"tuned": engine}, meter, is_alone=True).latency_us["tuned"].median > 0
+    read_load = partial(read_device_load, seat)
+    assert isinstance(read_load(), Load)
+    assert time_undisturbed({"tuned": engine}, read_load, is_alone=True).latency_us["tuned"].median > 0
 
 
 def test_a_device_without_the_memory_says_so_before_anything_is_sent(
@@ -141,9 +141,9 @@ def test_a_model_that_a_device_cannot_load_is_told_by_the_devices_name(
     broken = tmp_path / "broken.so"
     broken.write_bytes(b"no library")
     inputs = prepared[3]
-    loading = DeviceEngine(seat, "tuned").begin_loading(broken, inputs)
+    wait_until_loaded = DeviceEngine(seat, "tuned").begin_loading(broken, inputs)
     with pytest.raises(DeviceFailed, match="device far: "):
-        loading.wait()
+        wait_until_loaded()
     fleet.wait_free(parse_target(TARGET.text))
 
 
@@ -154,5 +154,5 @@ def test_inputs_that_do_not_fit_are_told_and_the_next_model_is_held(
     np.savez(tmp_path / "odd.npz", input=np.zeros((1, 1), "float32"), more=np.zeros(1, "float32"))
     odd = DeviceEngine(seat, "odd")
     with pytest.raises(DeviceFailed, match="device far: "):
-        odd.begin_loading(tuned, tmp_path / "odd.npz").wait()
+        odd.begin_loading(tuned, tmp_path / "odd.npz")()
     assert held(seat, "tuned", tuned, inputs).save_outputs(str(tmp_path / "outputs.npz")) == 1

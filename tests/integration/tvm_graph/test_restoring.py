@@ -15,8 +15,8 @@ from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.trials import Trials
 from mallorn.db.repositories.workloads import Workloads
 from mallorn.db.session import Database
+from mallorn.workers.interfaces.model_compiler import BadLine
 from mallorn.workers.shared_schedules.import_records import load_tuning_export
-from mallorn.workers.shared_schedules.read_json_lines import Problem
 from mallorn.workers.tvm.records.tuning_database import read_schedule_directory, write_database
 from mallorn.workers.tvm.space.rebuild_schedule import full_trace
 from mallorn.workers.tvm.space.sketches import design_space
@@ -41,7 +41,7 @@ def test_records_are_taken_apart_and_rebuild_to_themselves(mlp: Any) -> None:
 def test_an_export_is_stored_once_under_the_keys_of_its_workloads(
     mlp: Any, exported: Path, database: Database
 ) -> None:
-    problems: list[Problem] = []
+    problems: list[BadLine] = []
     assert load_tuning_export(database, exported, problems.append).added == 3
     again = load_tuning_export(
         database, Path(shutil.copytree(exported, exported.with_name("copy"))), problems.append
@@ -59,7 +59,7 @@ def test_an_export_is_stored_once_under_the_keys_of_its_workloads(
 def test_a_torn_line_costs_its_own_schedule(exported: Path, database: Database) -> None:
     first, *rest = (exported / RECORDS).read_text().splitlines()
     (exported / RECORDS).write_text("\n".join([first[:60], *rest]) + "\n")
-    problems: list[Problem] = []
+    problems: list[BadLine] = []
     assert load_tuning_export(database, exported, problems.append).added == 2
     assert [(problem.file, problem.line) for problem in problems] == [(str(exported / RECORDS), 1)]
 
@@ -69,7 +69,7 @@ def test_a_schedule_of_an_export_that_was_not_timed_is_told_and_brings_no_time(
 ) -> None:
     untimed, *timed = mlp.records
     write_database(str(exported), mlp.target, [replace(untimed, run_secs=[UNTIMED_SEC]), *timed])
-    problems: list[Problem] = []
+    problems: list[BadLine] = []
     assert load_tuning_export(database, exported, problems.append).added == 2
     assert [(problem.line, problem.error) for problem in problems] == [(1, "the schedule was not timed")]
 

@@ -15,8 +15,8 @@ from mallorn.core.values.manifest import RECORDS, UNTIMED_SEC, WORKLOADS
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.session import Database
 from mallorn.db.tables import Context, Measurement
+from mallorn.workers.interfaces.model_compiler import BadLine
 from mallorn.workers.shared_schedules.import_records import import_schedules
-from mallorn.workers.shared_schedules.read_json_lines import Problem
 from mallorn.workers.shared_schedules.target_folders import (
     PROVENANCE,
     TARGET,
@@ -82,7 +82,7 @@ def other(teach: Callable[[int], Taught]) -> Taught:
     return teach(64)
 
 
-def _never(problem: Problem) -> None:
+def _never(problem: BadLine) -> None:
     raise AssertionError(problem)
 
 
@@ -157,7 +157,7 @@ def test_an_export_loses_nothing_that_others_have_put_there(spoilt: Path, other:
 def test_a_torn_line_costs_its_own_record(spoilt: Path, new: New) -> None:
     [records] = spoilt.rglob(RECORDS)
     records.write_text("torn\n")
-    problems: list[Problem] = []
+    problems: list[BadLine] = []
     loaded = import_schedules(new(), spoilt, problems.append)
     assert (loaded.added, [each.line for each in problems]) == (0, [1])
 

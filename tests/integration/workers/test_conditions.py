@@ -31,9 +31,9 @@ def told(rows: Any) -> Any:
         *parts: Disturbance | None, report: FinishReport = NOTHING, winners: Sequence[float] = ()
     ) -> FinishReport:
         for part in parts:
-            round_id, attempt = rows.claimed_round()
+            _, hold = rows.claimed_round()
             stats = RoundStats(candidates=8, disturbance=part)
-            rows.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE, stats))  # noqa: B023
+            rows.write(lambda session: Rounds(session).close(hold, RoundState.DONE, stats))  # noqa: B023
         stage = SimpleNamespace(
             runtime=SimpleNamespace(database=rows.database), job=SimpleNamespace(id=rows.job_id)
         )

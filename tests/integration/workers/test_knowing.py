@@ -14,8 +14,11 @@ from mallorn.db.repositories.workloads import KEPT, Workloads
 from mallorn.db.tables import Job, Measurement, Workload
 from mallorn.searchers.synthetic_space import SyntheticSpace
 from mallorn.workers.zero_shot.answer_source import ZeroShotQuery, in_order
-from mallorn.workers.zero_shot.measured_workloads import SameWorkload, SimilarWorkload
-from mallorn.workers.zero_shot.roller_and_cost_models import FromRoller
+from mallorn.workers.zero_shot.measured_workloads import (
+    propose_from_same_workload,
+    propose_from_similar_workloads,
+)
+from mallorn.workers.zero_shot.roller_and_cost_models import propose_from_roller
 from tests.fixtures.tuned_jobs import tuned
 from tests.fixtures.workshop import TARGET
 
@@ -67,7 +70,7 @@ def test_kin_is_asked_and_its_times_are_not_this_targets(workshop):
     workload, context = measured(workshop)
     kin = parse_target({"kind": "llvm", "mcpu": "haswell", "num-cores": 2})
     move(workshop, kin)
-    answers = ask(workshop, SameWorkload(), workload, context)
+    answers = ask(workshop, propose_from_same_workload, workload, context)
     assert {(answer.sure, answer.expected_us) for answer in answers} == {("likely", None)}
     assert "haswell" in answers[0].because
 
@@ -77,28 +80,28 @@ def test_schedules_for_other_vectors_or_cores_answer_nothing(workshop, other):
     workload, context = measured(workshop)
     kin = parse_target({"kind": "llvm", **other})
     move(workshop, kin)
-    assert ask(workshop, SameWorkload(), workload, context) == []
+    assert ask(workshop, propose_from_same_workload, workload, context) == []
 
 
 def test_another_kind_of_target_is_no_kin(workshop):
     workload, context = measured(workshop)
     gpu = parse_target({"kind": "cuda", "arch": "sm_80"})
     move(workshop, gpu)
-    assert ask(workshop, SameWorkload(), workload, context) == []
+    assert ask(workshop, propose_from_same_workload, workload, context) == []
 
 
 def test_a_candidate_of_a_sketch_that_the_space_lacks_answers_with_its_own(workshop):
     workload, context = measured(workshop)
     space = SyntheticSpace(64, 64, 64)
     space.by_key = {}
-    first, *_ = ask(workshop, SameWorkload(), workload, context, space)
+    first, *_ = ask(workshop, propose_from_same_workload, workload, context, space)
     assert first.sketch.key == first.candidate.sketch
 
 
 def test_what_computes_wrong_results_answers_nothing(workshop):
     workload, context = measured(workshop)
     change(workshop, outcome=Outcome.WRONG_RESULT, latency_us=None)
-    assert ask(workshop, SameWorkload(), workload, context) == []
+    assert ask(workshop, propose_from_same_workload, workload, context) == []
 
 
 def test_the_nearest_sizes_answer_first_and_far_ones_not_at_all(workshop):
@@ -106,7 +109,7 @@ def test_the_nearest_sizes_answer_first_and_far_ones_not_at_all(workshop):
         measured(workshop, name, 8)
         sized(workshop, name, extents)
     workload, context = measured(workshop, "w0", 8)
-    words = [answer.because for answer in ask(workshop, SimilarWorkload(), workload, context)]
+    words = [answer.because for answer in ask(workshop, propose_from_similar_workloads, workload, context)]
     assert list(dict.fromkeys(words)) == [
         f"carried from the same loops in sizes {times} times apart, timed here" for times in ("1.2", "1.5")
     ]
@@ -118,9 +121,9 @@ def test_what_others_keep_to_themselves_answers_nothing(workshop):
     workload, context = measured(workshop, "w0", 8)
     kept = update(Workload).where(Workload.key == "a").values(kept_upto=KEPT)
     workshop.write(lambda session: session.execute(kept))
-    assert ask(workshop, SimilarWorkload(), workload, context), "ada brought it herself"
+    assert ask(workshop, propose_from_similar_workloads, workload, context), "ada brought it herself"
     workshop.write(lambda session: session.execute(update(Job).values(owner="bob")))
-    assert ask(workshop, SimilarWorkload(), workload, context) == []
+    assert ask(workshop, propose_from_similar_workloads, workload, context) == []
 
 
 def test_what_is_carried_fits_the_shape(workshop):
@@ -128,7 +131,7 @@ def test_what_is_carried_fits_the_shape(workshop):
     workload, context = measured(workshop, "w0", 8)
     space = SyntheticSpace(96, 64, 64)
     sized(workshop, "a", [64, 64, 64])
-    answers = ask(workshop, SimilarWorkload(), workload, context, space)
+    answers = ask(workshop, propose_from_similar_workloads, workload, context, space)
     assert answers
     # Rebuilt, or refused for what it is: never ill-formed.
     assert len(space.valid([answer.candidate for answer in answers])) == len(answers)
@@ -141,7 +144,7 @@ def test_each_candidate_is_answered_once_by_the_first_that_knows_it(workshop):
     workload, context = measured(workshop)
     job = Job(owner="ada", target_id=workshop.target_id, context_id=context)
     question = ZeroShotQuery(job, workload, TARGET, SyntheticSpace(64, 64, 64))
-    sources = (SameWorkload(), SameWorkload(), FromRoller())
+    sources = (propose_from_same_workload, propose_from_same_workload, propose_from_roller)
     answers = workshop.read(lambda session: list(in_order(sources, lambda source: source(session, question))))
     candidates = [answer.candidate for answer in answers]
     assert len(set(candidates)) == len(candidates)
@@ -158,6 +161,6 @@ def test_who_is_not_reached_is_not_asked(workshop):
         asked.append(source)
         return workshop.read(lambda session: list(source(session, question)))
 
-    same, constructed = SameWorkload(), FromRoller()
+    same, constructed = propose_from_same_workload, propose_from_roller
     assert next(in_order((same, constructed), ask)).source == "same"
     assert asked == [same]

@@ -14,7 +14,7 @@ from mallorn.core.values.machine import Machine, assume_typical_cpu
 from mallorn.core.virtual_devices import add_virtual_device
 from mallorn.db.repositories.devices import Devices, MachineKey, SeenDevice
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem
+from mallorn.db.repositories.leases import MAX_DEATHS, Leases, LeaseToken, WorkItem
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.tables import Device
 from mallorn.searchers.space import Candidate
@@ -91,7 +91,7 @@ def planned(workshop: Workshop) -> str:
 
 
 def _lose(session: Session, hold: LeaseToken) -> None:
-    Leases(session).record_killed_holder(hold)
+    Leases(session).record_loss(hold, MAX_DEATHS, is_death=True)
 
 
 def first_round(workshop: Workshop, job: str) -> None:

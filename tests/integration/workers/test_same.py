@@ -12,7 +12,7 @@ from mallorn.db.repositories.workloads import Workloads
 from mallorn.db.tables import Job, Measurement
 from mallorn.workers.zero_shot import measured_workloads
 from mallorn.workers.zero_shot.answer_source import ZeroShotQuery
-from mallorn.workers.zero_shot.measured_workloads import SameWorkload
+from mallorn.workers.zero_shot.measured_workloads import propose_from_same_workload
 from tests.fixtures.tuned_jobs import tuned
 from tests.fixtures.workshop import ENDPOINT, TARGET
 
@@ -33,7 +33,7 @@ def ask(workshop):
             at = measured if context_id == "its own" else context_id
             asking = Job(owner="ada", target_id=workshop.target_id, context_id=at)
             question = ZeroShotQuery(asking, workload, TARGET, workshop.space)
-            return list(SameWorkload()(session, question))
+            return list(propose_from_same_workload(session, question))
 
         return workshop.read(read)
 

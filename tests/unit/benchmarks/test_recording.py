@@ -7,6 +7,7 @@ import pytest
 from benchmarks.sim.curve_file import Cell, RecordedRound
 from benchmarks.sim.recording import read_rounds
 from mallorn.core.states import RoundState
+from mallorn.db.repositories.leases import LeaseToken
 from mallorn.db.repositories.measurements import Measurements, NewMeasurement
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.session import Database
@@ -20,17 +21,17 @@ def rows(sqlite_url: str) -> Iterator[Rows]:
     database.dispose()
 
 
-def commit(rows: Rows, round_id: int, attempt: int, new: NewMeasurement) -> None:
-    rows.write(lambda session: Measurements(session).add_trials(round_id, attempt, [new]))
+def commit(rows: Rows, hold: LeaseToken, new: NewMeasurement) -> None:
+    rows.write(lambda session: Measurements(session).add_trials(hold, [new]))
 
 
 def run_round(rows: Rows, workload: str, latencies_us: Sequence[float | None]) -> None:
     """A closed round; its candidates are committed last slot first, as devices may do."""
-    round_id, attempt = rows.claimed_round(workload)
+    _, hold = rows.claimed_round(workload)
     for slot, latency in reversed(list(enumerate(latencies_us))):
         new = rows.failed(slot) if latency is None else rows.ok(slot, latency)
-        commit(rows, round_id, attempt, new)
-    rows.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE))
+        commit(rows, hold, new)
+    rows.write(lambda session: Rounds(session).close(hold, RoundState.DONE))
 
 
 def recorded(rows: Rows) -> list[RecordedRound]:

@@ -194,11 +194,11 @@ def test_a_strange_cursor_is_refused(coordinator: Coordinator) -> None:
 
 def promote(owned: OwnedRows, slot: int, latency_us: float) -> None:
     """Measure one candidate of w0 and make a schedule of it."""
-    round_id, attempt = owned.claimed_round("w0")
+    _, hold = owned.claimed_round("w0")
     workload_id, times = owned.workloads["w0"], (latency_us,)
     with owned.database.transaction() as session:
-        Measurements(session).add_trials(round_id, attempt, [owned.ok(slot, latency_us)])
-        Rounds(session).close(round_id, attempt, RoundState.DONE)
+        Measurements(session).add_trials(hold, [owned.ok(slot, latency_us)])
+        Rounds(session).close(hold, RoundState.DONE)
         newest = session.scalars(select(func.max(Measurement.id))).one()
         interval = latency_us - 1, latency_us + 1
         place = workload_id, owned.target_id, owned.context_id, newest, owned.job_id

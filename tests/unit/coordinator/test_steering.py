@@ -9,7 +9,7 @@ from mallorn.core.values.event import BenchStartedEvent
 from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem
+from mallorn.db.repositories.leases import Leases, WorkItem
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.stored import open_rounds
 
@@ -105,12 +105,12 @@ def test_a_done_job_goes_on_with_what_its_finish_left_out(coordinator: Coordinat
 
 
 def test_cancelling_ends_the_open_rounds_too(coordinator: Coordinator, owned: OwnedRows) -> None:
-    round_id, attempt = owned.claimed_round("w0")
+    _, hold = owned.claimed_round("w0")
     cancelled = coordinator.http.post(f"/jobs/{owned.job_id}/cancel").json()
     assert cancelled["state"] == "cancelled"
     assert cancelled["finished_at"] is not None
     assert owned.read(lambda session: open_rounds(session, owned.job_id)) == []
-    hold = LeaseToken(WorkItem.for_round(round_id), attempt)
+    hold = hold
     assert not owned.write(lambda session: Leases(session).renew(hold, 60))
 
 

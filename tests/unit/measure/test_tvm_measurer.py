@@ -14,7 +14,7 @@ from mallorn.searchers.space import Candidate, Sketch
 from mallorn.workers.device.device_class import Endpoint
 from mallorn.workers.interfaces.candidate_compiler import Library
 from mallorn.workers.interfaces.tensor_arguments import Arguments
-from mallorn.workers.measure.measurer_interface import MeasureInput, Program
+from mallorn.workers.measure.measurer_interface import MeasureInput, Program, Tools
 from mallorn.workers.measure.tracked_devices import Fleet, TrackedDevice
 from mallorn.workers.measure.tvm_measurer import TvmMeasurer
 from mallorn.workers.subprocesses.process_pool import ChildPool
@@ -50,7 +50,7 @@ class TestTvmMeasurer(MeasurerTestCase):
             return [DEVICE]
 
         monkeypatch.setattr(Fleet, "devices", devices)
-        return TvmMeasurer(Settings(tracker="127.0.0.1:1"), builders, runner)
+        return TvmMeasurer(Tools(Settings(tracker="127.0.0.1:1"), builders, runner))
 
     @pytest.fixture
     def workplace(self) -> Workplace:
@@ -67,7 +67,7 @@ class TestTvmMeasurer(MeasurerTestCase):
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setattr(Fleet, "devices", lambda *_: [DEVICE] * 3)
-        measurer = TvmMeasurer(Settings(tracker="three:1"), builders, runner)
+        measurer = TvmMeasurer(Tools(Settings(tracker="three:1"), builders, runner))
         found = measurer.measure_in_passes(PROGRAM, TARGET, workplace.inputs[:1], JobOptions(), 3)
         names = [each.endpoint.name for each in found if each.endpoint is not None]
         assert sorted(names) == ["odd-0", "odd-1", "odd-2"]

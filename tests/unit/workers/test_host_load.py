@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mallorn.workers.host.load_meter import Load, LoadMeter
+from mallorn.workers.host.load_meter import Load, LoadMeter, wait_for_quiet
 
 QUIET = Load(cores=2, others_cores=0.1, stolen=0.01, waiting=0.02)
 
@@ -99,5 +99,5 @@ def test_the_wait_for_a_quiet_host_ends_with_it(proc: Path, monkeypatch: pytest.
         tick(proc, user=100 if len(seconds) == 1 else 101, idle=100 * len(seconds))
 
     monkeypatch.setattr("time.sleep", sleep)
-    watching.wait_for_quiet(900)
+    wait_for_quiet(watching.read_load, 900)
     assert len(seconds) == 2

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 
 from mallorn.core.errors import HostFault, Unavailable
-from mallorn.workers.device.session_gateway import GatewayClient, SessionGateway
+from mallorn.workers.device.session_gateway import SessionGateway, ask_for_session
 from mallorn.workers.device.tracker_client import TrackerClient
 
 TRACKER = "127.0.0.1", 9190
@@ -37,7 +37,6 @@ def test_a_worker_that_cannot_open_a_session_for_want_of_handles_says_so_to_its_
         socket, "create_server", Mock(side_effect=OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
     )
     with SessionGateway().connect_runner() as end:
-        runner = GatewayClient(end)
         for _ in range(2):  # it goes on answering
             with pytest.raises(HostFault, match="too many open files"):
-                runner.open_session(TRACKER, "key", 1.0, None)
+                ask_for_session(end, TRACKER, "key", 1.0, None)

@@ -30,8 +30,8 @@ from mallorn.workers.device.random_and_saved_arrays import TimedArguments
 from mallorn.workers.device.rpc_handshake import DEATH_NOTICE, NO_SESSION, UNHEARD
 from mallorn.workers.device.session_gateway import (
     GATEWAY_VARIABLE,
-    GatewayClient,
     OpenSession,
+    ask_for_session,
     keep_descriptor_zero,
 )
 from mallorn.workers.device.slice_timing_result import SliceTimes
@@ -330,7 +330,8 @@ def connect(tracker: Address, key: str, wait_sec: float, like: DeviceClass | Non
     refuse a session, or lack the secret key that our devices share."""
     deadline_sec = time.monotonic() + wait_sec
     while True:
-        session_offer = _gateway().open_session(tracker, key, max(0.0, deadline_sec - time.monotonic()), like)
+        left_sec = max(0.0, deadline_sec - time.monotonic())
+        session_offer = ask_for_session(_gateway(), tracker, key, left_sec, like)
         try:
             return _open(session_offer)
         except _BROKEN as error:
@@ -364,10 +365,10 @@ def _open(session_offer: OpenSession) -> rpc.RPCSession:
 
 
 @lru_cache
-def _gateway() -> GatewayClient:
+def _gateway() -> socket.socket:
     connection = socket.socket(fileno=int(os.environ.pop(GATEWAY_VARIABLE)))
     connection.set_inheritable(False)
-    return GatewayClient(connection)
+    return connection
 
 
 def explain_cuda_error(text: str) -> str | None:

@@ -11,7 +11,8 @@ from mallorn.db.measurement_codec import unpack_text, unpack_times
 from mallorn.db.repositories.dataset_statistics import Statistics
 from mallorn.db.session import Database
 from mallorn.db.tables import ForeignRecord, ForeignTask
-from mallorn.workers.shared_schedules.read_json_lines import LoadedLog, Problem
+from mallorn.workers.interfaces.model_compiler import BadLine
+from mallorn.workers.shared_schedules.read_json_lines import LoadedLog
 from mallorn_research.tuner_logs.store_tuner_logs import find_logs, load_log
 from tests.fixtures.filled_dataset import stored
 
@@ -20,8 +21,8 @@ def line(task: str, cost: float, code: int = 0) -> str:
     return json.dumps({"i": [[task, "llvm"], [[], [["CI", 1]]]], "r": [[cost], code, 1.0, 1600000000]}) + "\n"
 
 
-def load(database: Database, path: Path) -> tuple[LoadedLog, list[Problem]]:
-    problems: list[Problem] = []
+def load(database: Database, path: Path) -> tuple[LoadedLog, list[BadLine]]:
+    problems: list[BadLine] = []
     [log] = find_logs(path)
     return load_log(database, log, problems.append), problems
 

@@ -18,7 +18,8 @@ from mallorn.db.repositories.tasks import STOCK
 from mallorn.db.repositories.trials import Trials
 from mallorn.db.session import Database
 from mallorn.db.tables import Context, Measurement, SourceDataset, Workload
-from mallorn.workers.shared_schedules.read_json_lines import LoadedLog, Problem
+from mallorn.workers.interfaces.model_compiler import BadLine
+from mallorn.workers.shared_schedules.read_json_lines import LoadedLog
 from mallorn.workers.tvm.programs.workload_key import workload_key
 from mallorn.workers.tvm.records.tuning_database import plain_target, read_metaschedule_log
 from mallorn.workers.tvm.space.sketches import design_space
@@ -38,8 +39,8 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "stock"
 
 
-def load(database: Database, path: Path) -> tuple[LoadedLog, list[Problem]]:
-    problems: list[Problem] = []
+def load(database: Database, path: Path) -> tuple[LoadedLog, list[BadLine]]:
+    problems: list[BadLine] = []
     [found] = find_logs(path)
     return load_log(database, found, problems.append), problems
 

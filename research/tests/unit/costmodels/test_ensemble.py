@@ -6,7 +6,6 @@ import pytest
 from mallorn.core.registry import list_names
 from mallorn.costmodels.analytic_models import Draft
 from mallorn.costmodels.base import FAILED_LABEL, Prediction
-from mallorn.costmodels.metrics import coverage
 from mallorn.costmodels.testing import Data, easy_data
 from mallorn.searchers.synthetic_space import SyntheticSpace
 from mallorn_research.costmodels.best_of_models import (
@@ -16,6 +15,7 @@ from mallorn_research.costmodels.best_of_models import (
     scale_spreads,
     spread_factor,
 )
+from mallorn_research.costmodels.metrics import coverage
 
 
 @pytest.fixture(scope="module")

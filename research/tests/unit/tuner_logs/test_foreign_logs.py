@@ -9,8 +9,8 @@ import pytest
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.manifest import RECORDS, WORKLOADS
+from mallorn.workers.interfaces.model_compiler import BadLine
 from mallorn.workers.shared_schedules.import_records import find_databases
-from mallorn.workers.shared_schedules.read_json_lines import Problem
 from mallorn_research.tuner_logs.auto_scheduler import read_records
 from mallorn_research.tuner_logs.foreign_records import ForeignTrial
 from mallorn_research.tuner_logs.metaschedule import read_database
@@ -35,8 +35,8 @@ def metaschedule(directory: Path, records: list[Any]) -> Path:
     return directory
 
 
-def read(reader: Any, path: Path) -> tuple[list[ForeignTrial], list[Problem]]:
-    problems: list[Problem] = []
+def read(reader: Any, path: Path) -> tuple[list[ForeignTrial], list[BadLine]]:
+    problems: list[BadLine] = []
     return list(reader(path, problems.append)), problems
 
 
