@@ -207,5 +207,5 @@ def _lowercase_text(value: Any) -> str:
     return (value.decode() if isinstance(value, bytes) else str(value)).lower()
 
 
-CONVERTERS = {kind: partial(_convert, kind) for kind in _PLAIN}
+CONVERTERS: dict[str, Any] = {kind: partial(_convert, kind) for kind in _PLAIN}
 CONVERTERS["DynamicQuantizeLSTM"] = _convert_quantized
