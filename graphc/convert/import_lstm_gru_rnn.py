@@ -4,7 +4,7 @@ DynamicQuantizeLSTM, onnxruntime's LSTM with weights of 8 bits, multiplies these
 the target has an instruction. Data and states are rounded to 16 bits; onnxruntime takes 8.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -207,5 +207,7 @@ def _lowercase_text(value: Any) -> str:
     return (value.decode() if isinstance(value, bytes) else str(value)).lower()
 
 
-CONVERTERS: dict[str, Any] = {kind: partial(_convert, kind) for kind in _PLAIN}
-CONVERTERS["DynamicQuantizeLSTM"] = _convert_quantized
+CONVERTERS: Mapping[str, Callable[..., Any]] = {
+    **{kind: partial(_convert, kind) for kind in _PLAIN},
+    "DynamicQuantizeLSTM": _convert_quantized,
+}
