@@ -135,7 +135,7 @@ def _values(kind: str, shape: tuple[int, ...], dtype: str, samples: Path, rng: n
         case "fill":
             array = np.full(shape, words[0])
         case "letters":
-            return np.array(rng.choice(list("abcdeghiknou"), shape), object)
+            return rng.choice(list("abcdeghiknou"), shape)
         case source:
             raise ValueError(f"no source of values: {source!r}")
     array = array * float(form["scale"] or 1) + float(form["shift"] or 0)
