@@ -28,7 +28,7 @@ _KEPT = frozenset(
 ) | frozenset(("Dropout", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"))
 _LEARNED = "ai.onnx.ml"  # ONNX's domain of classical models
 CONTRIB = "com.microsoft"  # onnxruntime's own operators
-_SIZES_OF = {"FusedConv": "Conv", "FusedGemm": "Gemm", "DynamicQuantizeLSTM": "LSTM"}
+_SIZES_OF = {"FusedConv": "Conv", "FusedGemm": "Gemm"}
 _NEGATIVE_AXES = 11  # the opset from which ONNX allows them everywhere
 # Operators whose sizes onnxruntime and ONNX's shape inference check alike.
 _STRICT = frozenset(("Add", "Concat", "GRU", "LSTM", "MatMul", "Mul", "RNN", "Squeeze", "Sub"))
@@ -316,6 +316,15 @@ def _matmul_nbits(attrs: Attributes, inputs: Given) -> Given:
     return [(kind, (*sizes[:-1], attrs["N"]))]
 
 
+def _quantized_lstm(_: Attributes, inputs: Given) -> Given:
+    data, states = inputs[0], inputs[2]
+    if not data or not states:
+        return ()
+    (kind, (steps, batch, *_)), (directions, units, *_) = data, states[1]
+    last = kind, (directions, batch, units)
+    return [(kind, (steps, directions, batch, units)), last, last]
+
+
 def _gather(attrs: Attributes, inputs: Given) -> Given:
     """Infer GatherBlockQuantized: rows of the decoded table, in the type of its scales."""
     table_type, index_type, scale_type = (*inputs, None, None, None)[:3]
@@ -385,6 +394,7 @@ def _fused_matmul(attrs: Attributes, inputs: Given) -> Given:
 _RULES: Mapping[str, Callable[[Attributes, Given], Given]] = {
     "Attention": _infer_packed_attention,
     "BiasGelu": _infer_like_first_input,
+    "DynamicQuantizeLSTM": _quantized_lstm,
     "EmbedLayerNormalization": _embedding,
     "FastGelu": _infer_like_first_input,
     "FusedMatMul": _fused_matmul,

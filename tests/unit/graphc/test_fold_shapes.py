@@ -356,6 +356,7 @@ def test_sizes_behind_operators_of_classical_models_are_known(version: int, tabl
             (1, 6, 4, 4),
         ),
         (node("FusedGemm", ["x", "w"], ["y"], activation="Tanh", transB=1), (3, 4), (5, 4), (3, 5)),
+        (node("DynamicQuantizeLSTM", ["x", "w", "w"], ["y"]), (7, 3, 5), (2, 5, 20), (7, 2, 3, 5)),
     ],
 )
 def test_sizes_behind_fused_operators_of_onnxruntime_are_known(
