@@ -244,9 +244,9 @@ def _witnesses(history: History) -> Iterator[Any]:
                 history.when_committed("rest", kind, subject)
         rest(self, kinds, subjects)
 
-    def added(self: Measurements, round_id: int, token: Any, rows: Any) -> int:
-        new = add_trials(self, round_id, token, rows)
-        history.when_committed("commit", round_id, token.attempt, tuple(row.slot for row in rows), new)
+    def added(self: Measurements, hold: Any, rows: Any) -> int:
+        new, slots = add_trials(self, hold, rows), tuple(row.slot for row in rows)
+        history.when_committed("commit", int(hold.item.subject), hold.attempt, slots, new)
         contexts = sorted({row.context_id for row in rows if row.context_id is not None})
         history.when_committed("built", current_builder_name(), tuple(contexts))
         return new
