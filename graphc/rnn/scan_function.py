@@ -10,12 +10,13 @@ to 16 bits, and multiplies the upper and the lower byte.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import prod
 from textwrap import indent
 from typing import Any
 
 import numpy as np
 
-from mallorn.graphc.core.graph_rewriting import OPAQUE, OPERATOR, largest_factor, parse_tvmscript
+from mallorn.graphc.core.graph_rewriting import OPAQUE, OPERATOR, WORK, largest_factor, parse_tvmscript
 from mallorn.graphc.quant.llvm_byte_dot_products import QUAD, Function
 
 # Vectors summed at the same time, to hide the latency of additions, and as registers allow.
@@ -122,6 +123,8 @@ def build_function(scan: Scan) -> Any:
     buffers = ", ".join(f'{name}: T.Buffer({shapes[name]}, "{dtypes[name]}")' for name in shapes)
     reads = ", ".join(_region(scan, name, shape) for name, shape in scan.shapes.items())
     writes = ", ".join(_region(scan, name, shape) for name, shape in scan.results.items())
+    terms = scan.steps * scan.batch * scan.units * prod(scan.packed)
+    work = f', "{WORK}": {2 * terms}' if scan.byte_dot else ""  # TVM cannot count its vectors
     return parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({buffers}) -> None:
@@ -131,7 +134,7 @@ def main({buffers}) -> None:
             vd, vn, v_once = T.axis.remap("SSS", [direction, group, once])
             T.reads({reads})
             T.writes({writes})
-            T.sblock_attr({{"{OPERATOR}": "recurrent"}})
+            T.sblock_attr({{"{OPERATOR}": "recurrent"{work}}})
 {f"            T.attr(0, 'pragma_import_llvm', {scan.byte_dot.text!r})" if scan.byte_dot else ""}
 {indent(format_layer_body(scan), " " * 12)}
 """)

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 from mallorn.core.errors import InvalidModel
 from mallorn.graphc.export import compare_with_onnxruntime
 from mallorn.workers.tvm.compile.reference_outputs import replace_special_instructions
+from mallorn.workers.tvm.network.extract_tasks import count_operations
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
 from mallorn.workers.tvm.programs.allowed_programs import check_program
@@ -321,6 +322,8 @@ def test_a_layer_of_bytes_is_a_program_that_may_be_stored_and_stays_in_its_buffe
     scan = program(load_network(path, target=as_tvm_target(VNNI)).mod, "lstm_scan")
     check_program(tvm.ir.save_json(scan))
     scheduled(scan, VNNI)
+    steps, batch, directions, units, packed = 5, 3, 2, 20, 32
+    assert count_operations(scan) == 2 * steps * batch * directions * units * 4 * packed
 
 
 @pytest.mark.parametrize(
