@@ -3,7 +3,7 @@
 Some wrong conversions are silent, for example of a Resize that anti-aliases.
 """
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,28 +49,22 @@ def space_to_depth(form: NodeRewriter) -> None:
 
 def reverse_sequences(form: NodeRewriter) -> None:
     """Lower ReverseSequence to a gather of elements. Raises ValueError for unknown sizes."""
-    sizes, lengths = form.sizes(0), form.value(1)
+    sizes = form.sizes(0)
     time, batch = form.attribute("time_axis", 0), form.attribute("batch_axis", 1)
     if sizes is None:
         raise ValueError("the sizes of the ReverseSequence are not constant")
-    places = np.arange(sizes[time], dtype="int64")
-    steps, shape = [1] * len(sizes), [1] * len(sizes)
-    steps[time] = shape[time] = sizes[time]
-    shape[batch] = sizes[batch]
-    if lengths is None:
-        rows = [size if axis == batch else 1 for axis, size in enumerate(sizes)]
-        ends = form.write("Cast", form.node.input[1], to=TensorProto.INT64)
-        ends = form.write("Reshape", ends, form.integers(*rows))
-        ahead = form.constant(places.reshape(steps))
-        mirrored = form.write("Sub", form.write("Sub", ends, form.integers(1)), ahead)
-        chosen = form.write("Where", form.write("Less", ahead, ends), mirrored, ahead)
-        indices = form.write("Expand", chosen, form.integers(*sizes))
-    else:
-        mirrors = [np.where(places < length, length - 1 - places, places) for length in np.ravel(lengths)]
-        turned = np.array(mirrors).T if time < batch else np.array(mirrors)
-        all_indices = np.broadcast_to(turned.reshape(shape), sizes)
-        indices = form.constant(np.ascontiguousarray(all_indices, "int64"))
+    ahead = form.constant(np.arange(sizes[time], dtype="int64").reshape(_along(time, sizes)))
+    ends = form.write("Cast", form.node.input[1], to=TensorProto.INT64)
+    ends = form.write("Reshape", ends, form.integers(*_along(batch, sizes)))
+    mirrored = form.write("Sub", form.write("Sub", ends, form.integers(1)), ahead)
+    chosen = form.write("Where", form.write("Less", ahead, ends), mirrored, ahead)
+    indices = form.write("Expand", chosen, form.integers(*sizes))
     form.write("GatherElements", form.node.input[0], indices, axis=time, name=form.node.output[0])
+
+
+def _along(axis: int, sizes: Sequence[int]) -> list[int]:
+    """Return a shape whose other axes broadcast."""
+    return [size if at == axis else 1 for at, size in enumerate(sizes)]
 
 
 def lower_col2im(form: NodeRewriter) -> None:
@@ -324,14 +318,6 @@ def _rewrite_mod(form: NodeRewriter) -> None:
     form.write("Where", needs_correction, corrected, remainder, name=form.node.output[0])
 
 
-def _sum(form: NodeRewriter) -> None:
-    """Lower Sum to a chain of additions; TVM stacks operands, which blocks layout changes."""
-    total, *operands = form.node.input
-    for operand in operands[:-1]:
-        total = form.write("Add", total, operand)
-    form.write("Add" if operands else "Identity", total, *operands[-1:], name=form.node.output[0])
-
-
 def _boolean_extremum(form: NodeRewriter) -> None:
     if form.input_element_type(0) == TensorProto.BOOL:
         integers = form.write("Cast", form.node.input[0], to=TensorProto.INT32)
@@ -407,7 +393,6 @@ _RULES: Mapping[str, Callable[[NodeRewriter], None]] = {
     "STFT": dft_and_resize_to_matmul.replace_stft,
     "Slice": _slice_by_attributes,
     "SpaceToDepth": space_to_depth,
-    "Sum": _sum,
     "TopK": _cast_topk_integers,
     "Upsample": upsample,
 }

@@ -173,11 +173,6 @@ def test_a_part_without_elements_is_left_out_of_a_concatenation(
     np.testing.assert_array_equal(run(network, x), run_onnxruntime(path, x)[0])
 
 
-def test_a_sum_of_three_is_two_additions() -> None:
-    operators = [node.op_type for node in rewrite(graph_of("Sum", "x", "x")).graph.node]
-    assert operators == ["Add", "Add"]
-
-
 @pytest.mark.parametrize(
     "model",
     [graph_of("Relu"), graph_of("IsInf"), graph_of("Dropout"), graph_of("Dropout", "ratio")],
