@@ -3,7 +3,6 @@
 ``session = onnxruntime.InferenceSession("model.onnx", mallorn.session_options("tuned"))``
 """
 
-import json
 import os
 from hashlib import sha256
 from pathlib import Path
@@ -29,7 +28,6 @@ if tuple(map(int, onnxruntime.__version__.split(".")[:2])) < OLDEST:
 LIBRARY: Final = PACKAGE / "lib" / "libmallorn_onnxruntime.so"
 PROVIDER: Final = "MallornExecutionProvider"
 ENTRY: Final = f"ep.{PROVIDER.lower()}."  # how onnxruntime names a provider's options
-SPINNING: Final = "session.intra_op.allow_spinning"
 LIBRARIES: Final = ("model.so", "regions/*.so", "*/model.so", "*/regions/*.so")
 _lock: Final = Lock()
 
@@ -63,8 +61,7 @@ def session_options(
     directory has no library, LibraryRefused if this installation has no provider.
     """
     folder = Path(directory).absolute()
-    libraries = [path for pattern in LIBRARIES for path in folder.glob(pattern)]
-    if not libraries:
+    if not any(path for pattern in LIBRARIES for path in folder.glob(pattern)):
         raise OptionRefused(
             f"{folder} has neither model.so nor regions/*.so, nor a folder that has: "
             f"mallorn tune MODEL --out {folder}"
@@ -75,21 +72,10 @@ def session_options(
     elif model is not None:
         entries["model"] = str(Path(model).absolute())
     result = _Options() if options is None else options
-    if options is None and any(map(_was_faster, libraries)):  # idle threads slow others down
-        result.add_session_config_entry(SPINNING, "0")
     if threads := result.intra_op_num_threads:
         entries["threads"] = str(min(threads, MOST_THREADS))
     result.add_provider_for_devices([_find_device()], entries)
     return result
-
-
-def _was_faster(library: Path) -> bool:
-    """Return False if the provider leaves a library, which its report calls slower."""
-    try:
-        times = json.loads(library.with_name("report.json").read_text())["latency_us"]
-        return float(times["tuned"]["median"]) <= float(times["onnxruntime"]["median"])
-    except (OSError, ValueError, TypeError, LookupError):
-        return True
 
 
 def _find_device() -> Any:

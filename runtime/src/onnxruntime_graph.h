@@ -106,6 +106,18 @@ class GraphView {
     return found == producers_.end() ? -1 : static_cast<int64_t>(found->second);
   }
 
+  // Whether nobody reads the node's results, or only such nodes do.
+  bool IsDead(size_t index) const {
+    auto [known, is_new] = dead_.emplace(index, false);
+    if (!is_new) return known->second;
+    const std::vector<std::string>& results = nodes_[index].outputs;
+    return dead_[index] = std::all_of(results.begin(), results.end(), [this](const std::string& result) {
+             const std::vector<size_t>& readers = Consumers(result);
+             return !IsOutput(result) &&
+                    std::all_of(readers.begin(), readers.end(), [this](size_t reader) { return IsDead(reader); });
+           });
+  }
+
   const std::vector<size_t>& Consumers(const std::string& name) const {
     static const std::vector<size_t> kNone;
     auto found = consumers_.find(name);
@@ -175,6 +187,7 @@ class GraphView {
   std::map<std::string, const ort::ValueInfo*> values_;
   std::map<std::string, size_t> producers_;
   std::map<std::string, std::vector<size_t>> consumers_;
+  mutable std::map<size_t, bool> dead_;
 };
 
 // The nodes between a library's inputs and outputs.
@@ -226,12 +239,7 @@ struct Region {
       }
       for (const std::string& name : node.outputs) {  // nodes whose results nobody reads
         for (size_t consumer : graph.Consumers(name)) {
-          const std::vector<std::string>& results = graph.nodes()[consumer].outputs;
-          if (std::all_of(results.begin(), results.end(), [&](const std::string& result) {
-                return graph.Consumers(result).empty() && !graph.IsOutput(result);
-              })) {
-            pending.push_back(consumer);
-          }
+          if (graph.IsDead(consumer)) pending.push_back(consumer);
         }
       }
     }
@@ -274,8 +282,9 @@ struct Region {
       is_same &= has_rank;
     }
     for (size_t i = 0; is_same && has_rank && i < spec.shape.size(); ++i) {
-      if (declared.shape[i] == kFree) {
-        has_other_sizes |= is_input;
+      if (!is_input) {  // follows from the inputs, whatever the file says
+      } else if (declared.shape[i] == kFree) {
+        has_other_sizes = true;
       } else if (spec.shape[i] == kFree) {
         auto range = library.ranges.find(spec.free_sizes[i]);
         is_same = range == library.ranges.end() || (range->second.first <= declared.shape[i] &&

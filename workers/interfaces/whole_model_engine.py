@@ -39,7 +39,7 @@ class NodeDifference:
     limit: float  # largest accepted error
     float64_error: float | None = None  # of ours
     onnxruntime_float64_error: float | None = None
-    own_change: float | None = None  # of onnxruntime's outputs, if inputs change in their last place
+    own_change: float | None = None  # of onnxruntime's outputs by rounding
 
     @property
     def is_import_wrong(self) -> bool:
@@ -55,8 +55,9 @@ class NodeDifference:
         """Say in a sentence what differs, or that onnxruntime is off."""
         if self.own_change is not None:
             return (
-                "the model magnifies rounding: if its inputs change in their last place, onnxruntime's own "
-                f"outputs change by {self.own_change:.1e} (relative), and ours differ by {self.error:.1e}"
+                "the model magnifies rounding: with inputs and weights changed in their last place, or in "
+                f"float64, onnxruntime's own outputs change by {self.own_change:.1e} (relative), and ours "
+                f"differ by {self.error:.1e}"
             )
         node = f"node {self.node!r} ({self.operator})" if self.node else "the graph (its simplification)"
         if self.is_import_wrong:

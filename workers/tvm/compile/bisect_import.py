@@ -39,6 +39,7 @@ MOST_REFERENCE_ELEMENTS: Final = 1 << 22  # the reference is written in Python: 
 # Each node rounds like a change of its inputs in their last place; ranks and steps may change.
 OWN_CHANGES: Final = 8.0
 LARGEST_MAGNIFIED: Final = 1e-2
+MOST_BYTES: Final = 1 << 30  # of a model that is changed and run as a whole
 MODEL_KEY: Final = "node.onnx"  # in the file that keeps a node and its inputs
 _NARROW: Final = (TensorProto.FLOAT, TensorProto.FLOAT16)
 Array = NDArray[Any]
@@ -86,13 +87,25 @@ def _explain_by_rounding(
 
 
 def _own_change(model_path: str, inputs_npz: str) -> float:
-    """Return how onnxruntime's outputs change with the last place of inputs, or without fusion."""
+    """Return how onnxruntime's outputs change with the last place of inputs and weights,
+    without fusion, or in float64."""
     with np.load(inputs_npz) as archive:
         inputs = dict(archive)
     expected = run_onnxruntime(model_path, inputs)
-    moved = {name: np.nextafter(a, -a) if a.dtype.kind == "f" else a for name, a in inputs.items()}
-    others = run_onnxruntime(model_path, moved), run_onnxruntime(model_path, inputs, fused=False)
+    moved = {name: _move_last_place(array) for name, array in inputs.items()}
+    others = [run_onnxruntime(model_path, moved), run_onnxruntime(model_path, inputs, fused=False)]
+    embed_weights(model := inline_functions.inline(stock.read_model(model_path)))
+    if model.ByteSize() <= MOST_BYTES:
+        wide = _compute_in_float64(model, inputs, by_reference=False)
+        for tensor in model.graph.initializer:
+            array = _move_last_place(numpy_helper.to_array(tensor))
+            tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+        others += [_run_in_onnxruntime(model, inputs), *([wide] if wide else [])]
     return max(worst_error(outputs, expected) for outputs in others)
+
+
+def _move_last_place(array: Array) -> Array:
+    return np.nextafter(array, -array) if array.dtype.kind == "f" else array
 
 
 class _Search:
@@ -201,7 +214,7 @@ def _run_in_onnxruntime(model: ModelProto, inputs: Arrays) -> list[Array]:
     return list(session.run(None, {value.name: inputs[value.name] for value in session.get_inputs()}))
 
 
-def _compute_in_float64(part: ModelProto, inputs: Arrays) -> list[Array] | None:
+def _compute_in_float64(part: ModelProto, inputs: Arrays, by_reference: bool = True) -> list[Array] | None:
     """Return a part's outputs computed in float64 by onnxruntime or, if it has no such
     kernel, by ONNX's reference; None if neither can."""
     _widen_tensors(wide := deepcopy(part))
@@ -210,7 +223,7 @@ def _compute_in_float64(part: ModelProto, inputs: Arrays) -> list[Array] | None:
         return _run_in_onnxruntime(wide, arrays)
     except Exception as error:
         log.info("onnxruntime cannot compute in float64: %s", error)
-    if sum(array.size for array in arrays.values()) > MOST_REFERENCE_ELEMENTS:
+    if not by_reference or sum(array.size for array in arrays.values()) > MOST_REFERENCE_ELEMENTS:
         return None
     try:
         return [np.asarray(each) for each in ReferenceEvaluator(wide).run(None, arrays)]
@@ -220,10 +233,10 @@ def _compute_in_float64(part: ModelProto, inputs: Arrays) -> list[Array] | None:
 
 
 def _widen_tensors(model: ModelProto) -> None:
-    """Replace float32 and float16 by float64 in inputs, weights, constants and casts."""
+    """Replace float32 and float16 by float64 at the ends, in weights, constants and casts."""
     graph = model.graph
     del graph.value_info[:]
-    for value in graph.input:
+    for value in (*graph.input, *graph.output):
         if value.type.tensor_type.elem_type in _NARROW:
             value.type.tensor_type.elem_type = TensorProto.DOUBLE
     tensors = [*graph.initializer, *(a.t for node in graph.node for a in node.attribute if a.HasField("t"))]
