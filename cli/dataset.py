@@ -39,17 +39,12 @@ class TakenSnapshot(Value):
 
         return str(Selection.from_dict(self.filter))
 
-    @property
-    def taken(self) -> str:
-        """Time at which the snapshot was taken, formatted for users."""
-        return format_moment(self.created_at)
-
 
 COLUMNS: Final = (
     Column[TakenSnapshot]("SNAPSHOT", lambda row: row.name),
     Column[TakenSnapshot]("ROWS", lambda row: row.rows),
     Column[TakenSnapshot]("OF", lambda row: row.selection),
-    Column[TakenSnapshot]("TAKEN", lambda row: row.taken),
+    Column[TakenSnapshot]("TAKEN", lambda row: format_moment(row.created_at)),
     Column[TakenSnapshot]("DIGEST", lambda row: row.digest[:12]),
 )
 NO_SNAPSHOTS: Final = "no snapshots yet; take one with   mallorn dataset snapshot NAME"

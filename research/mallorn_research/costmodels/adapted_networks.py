@@ -164,7 +164,9 @@ class MTLTLP(TLP, ManyDomains):
             )
         names, heads = np.unique([*domains, home], return_inverse=True)
         distinct = tuple(str(name) for name in names)
-        _check(home, set(domains))
+        if home not in domains:
+            known = ", ".join(sorted(map(repr, set(domains))))
+            raise InvalidRequest(f"no row belongs to the domain {home!r}", hint=f"known: {known}")
         self._train_ensemble(features, labels, groups, heads[:-1].astype(np.int64), seed)
         self.domains, self._head = distinct, distinct.index(home)
 
@@ -176,13 +178,6 @@ class MTLTLP(TLP, ManyDomains):
         model = super().load(blob)
         model.domains = tuple(unpack(cls.KIND, blob)[0]["domains"])
         return model
-
-
-def _check(domain: str, domains: set[str]) -> None:
-    if domain not in domains:
-        raise InvalidRequest(
-            f"no row belongs to the domain {domain!r}", hint=f"known: {', '.join(sorted(map(repr, domains)))}"
-        )
 
 
 TRUSTED: Final = 16.0  # rows of a task at which its measurements weigh as much as the teacher

@@ -44,18 +44,11 @@ def top_tenth_recall(scores: Vector, labels: Vector, groups: Groups) -> float:
     return mean_of_tasks(group_recall, scores, labels, groups)
 
 
-def per_task(metric: Figure, scores: Vector, labels: Vector, groups: Groups) -> dict[int, float]:
-    """Return a metric for each group separately; NaN where it is undefined."""
-    return {
-        int(groups[lines[0]]): metric(scores[lines], labels[lines], groups[lines])
-        for lines in iterate_group_rows(groups)
-    }
-
-
 def mean_of_tasks(metric: Figure, scores: Vector, labels: Vector, groups: Groups) -> float:
     """Return the unweighted mean of a metric over groups, without NaN values."""
-    values = [value for value in per_task(metric, scores, labels, groups).values() if value == value]
-    return float(np.mean(values)) if values else NAN
+    values = (metric(scores[lines], labels[lines], groups[lines]) for lines in iterate_group_rows(groups))
+    defined = [value for value in values if value == value]
+    return float(np.mean(defined)) if defined else NAN
 
 
 def peak_score(scores: Vector, labels: Vector, groups: Groups, k: int) -> float:

@@ -14,7 +14,6 @@ from mallorn_research.costmodels.metrics import (
     mean_of_tasks,
     network_score,
     peak_score,
-    per_task,
     r2,
     rmse,
     spearman,
@@ -64,9 +63,6 @@ def test_top_tenth_recall_is_of_the_tenth_of_each_group() -> None:
 def test_a_figure_per_task_counts_every_task_alike_and_leaves_out_what_cannot_be_told() -> None:
     truth, groups = vector(0, -1, -2, 0, -1, 0), ids(1, 1, 1, 2, 2, 3)
     scores = vector(3, 2, 1, 1, 2, 9)
-    alone = per_task(pairwise_accuracy, scores, truth, groups)
-    assert (alone[1], alone[2]) == (1.0, 0.0)
-    assert math.isnan(alone[3])
     assert mean_of_tasks(pairwise_accuracy, scores, truth, groups) == 0.5
     assert pairwise_accuracy(scores, truth, groups) == 0.75, "three pairs of the first count thrice"
     assert math.isnan(mean_of_tasks(pairwise_accuracy, vector(1), vector(0), ids(1)))
