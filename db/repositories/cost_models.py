@@ -173,8 +173,7 @@ class CostModelVersions(Repository):
         self.get(version_id, owner)
         model = self.session.get_one(CostModelRow, version_id)
         CostModels(self.session).lock_target(model.target_id)
-        same_name = CostModelRow.target_id == model.target_id, CostModelRow.name == model.name
-        line = update(CostModelRow).where(*same_name, CostModelRow.family == model.family)
+        line = update(CostModelRow).where(*_same_model_conditions(model.family, model.target_id, model.name))
         # Two statements, because a model may never have two active versions.
         self.execute_and_count(line.where(CostModelRow.active).values(active=False))
         self.execute_and_count(line.where(CostModelRow.id == version_id).values(active=True))
