@@ -22,6 +22,11 @@ RESTORE: Final = "stop the service, then: mallorn doctor --repair   (docs/runboo
 SHARED_FIRST: Final = 0x40000002
 SHARED_BYTES: Final = 510
 _DAMAGE: Final = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
+FOLDER: Final = "backups"
+STAMP: Final = "%Y%m%dT%H%M%SZ"
+DAY_SEC: Final = 86400.0
+# Disk space that must stay free for the service after a backup is written.
+ROOM_LEFT_BYTES: Final = 256 << 20
 
 
 class DamagedDatabase(MallornError):
@@ -73,13 +78,6 @@ def check_unused(file: Path) -> None:
                 f"{file} is in use by another process",
                 hint=f"stop coordinator, control and workers   (fuser {file})",
             ) from None
-
-
-FOLDER: Final = "backups"
-STAMP: Final = "%Y%m%dT%H%M%SZ"
-DAY_SEC: Final = 86400.0
-# Disk space that must stay free for the service after a backup is written.
-ROOM_LEFT_BYTES: Final = 256 << 20
 
 
 def folder_of(file: Path) -> Path:

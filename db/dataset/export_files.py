@@ -85,6 +85,15 @@ SKETCHES: Final = pa.schema(
 )
 MOST_BYTES: Final = 1 << 30  # limit for a row group, and for the texts of a batch
 AGAIN: Final = "mallorn dataset export DIR   (write it again where it came from)"
+NEEDED: Final = (
+    *("dataset", "row", "kind", "workload", "target", "sketch", "decisions"),
+    *("slot", "outcome", "run_us", "origin", "created_at"),
+)
+CONTEXT: Final = ("host_class", "tvm_version", "threads", "evaluator")
+KINDS: Final = frozenset({MeasurementKind.TRIAL, MeasurementKind.FINISH})
+OUTCOMES: Final = frozenset(Outcome)
+BATCH_ROWS: Final = 10_000  # rows in memory, and in one transaction, at a time
+DAMAGE: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,21 +122,6 @@ SKETCH_TABLE: Final = Table("sketches", SKETCHES)
 
 
 TABLES: Final = (WORKLOAD_TABLE, SKETCH_TABLE, MEASUREMENT_TABLE)
-
-
-NEEDED: Final = (
-    *("dataset", "row", "kind", "workload", "target", "sketch", "decisions"),
-    *("slot", "outcome", "run_us", "origin", "created_at"),
-)
-
-
-CONTEXT: Final = ("host_class", "tvm_version", "threads", "evaluator")
-
-
-KINDS: Final = frozenset({MeasurementKind.TRIAL, MeasurementKind.FINISH})
-
-
-OUTCOMES: Final = frozenset(Outcome)
 
 
 def find_row_flaw(row: Row, widths: Mapping[str, int]) -> str | None:
@@ -170,12 +164,6 @@ def _check_unpacked_size(path: Path, unpacked_bytes: int) -> None:
     if unpacked_bytes > MOST_BYTES:
         message = f"a part of {path} unpacks to {unpacked_bytes} bytes, more than {MOST_BYTES}"
         raise InvalidRequest(message, hint=AGAIN)
-
-
-BATCH_ROWS: Final = 10_000  # rows in memory, and in one transaction, at a time
-
-
-DAMAGE: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 
 _TEXTS: Final = {

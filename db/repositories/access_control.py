@@ -38,6 +38,9 @@ NAMED: Final[tuple[Any, ...]] = (
     AuditRow.subject,
 )
 BATCH: Final = 200  # rows per transaction, because an owner may have ten thousand
+DAY_SEC: Final = 24 * 3600.0
+USED_SEC: Final = 60.0  # least time between two writes of a key's last use
+MOST_OF_OWNER: Final = 200
 
 
 class Owners(Repository):
@@ -151,10 +154,6 @@ class Usage(Repository):
 
 def _active(owner: str) -> tuple[ColumnElement[bool], ...]:
     return Job.owner == owner, Job.state.in_(ACTIVE)
-
-
-DAY_SEC: Final = 24 * 3600.0
-USED_SEC: Final = 60.0  # least time between two writes of a key's last use
 
 
 class ApiKeys(Repository):
@@ -279,9 +278,6 @@ def has_api_keys(url: str) -> bool:
                 return ApiKeys(session).has_ever_existed()
     except (OldTables, Unavailable):
         return False
-
-
-MOST_OF_OWNER: Final = 200
 
 
 class SignIns(Repository):

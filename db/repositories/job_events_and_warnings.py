@@ -12,6 +12,7 @@ from mallorn.db.repositories.base import Repository, require_row
 from mallorn.db.tables import Event, Job
 
 EventType = TypeVar("EventType", bound=JobEvent)
+MOST_KEPT: Final = 20  # limit of different warnings per job; further ones are dropped
 
 
 class Events(Repository):
@@ -49,9 +50,6 @@ class Events(Repository):
         rows = self.session.execute(select(Job.id, payload).where(Job.id.in_(job_ids)))
         events = {job_id: read_event(name, fields) for job_id, fields in rows if fields is not None}
         return {job_id: event for job_id, event in events.items() if isinstance(event, kind)}
-
-
-MOST_KEPT: Final = 20  # limit of different warnings per job; further ones are dropped
 
 
 @dataclass(frozen=True, slots=True)

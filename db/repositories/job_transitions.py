@@ -18,6 +18,9 @@ from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.tables import Context, Job, LeaseRow
 
+SOURCE: Final = "an upgrade"
+IMPORTED_ANEW: Final = "the model is imported again: the code for tasks was replaced"
+
 
 def fail_job(
     session: Session, job_id: str, state: JobState, error: MallornError, hold: LeaseToken | None = None
@@ -53,10 +56,6 @@ def cancel(session: Session, job_id: str, owner: str | None, because: str) -> Jo
 def failure(error: MallornError) -> FailedEvent:
     fields = {"error": error.code, "detail": error.message, "hint": error.hint}
     return FailedEvent.model_validate(fields | ({"suggest": error.suggest} if error.suggest else {}))
-
-
-SOURCE: Final = "an upgrade"
-IMPORTED_ANEW: Final = "the model is imported again: the code for tasks was replaced"
 
 
 class ReplacedCode(Jobs):

@@ -24,6 +24,8 @@ from mallorn.db.repositories.snapshots import Sources
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.tables import Device, Job, Measurement, Round, SketchRow, SourceDataset, TargetRow, Workload
 
+IDENTITY: Final = ("source_id", "source_row", "created_at")
+
 
 @dataclass(frozen=True, slots=True)
 class NewMeasurement:
@@ -127,9 +129,6 @@ def _columns(row: NewMeasurement) -> dict[str, object]:
         "predicted": trial.predicted,
         "origin": trial.origin,
     }
-
-
-IDENTITY: Final = ("source_id", "source_row", "created_at")
 
 
 class ForeignRows(Repository):

@@ -20,6 +20,10 @@ from mallorn.db.tables import Context, Job, Measurement, Schedule, SourceDataset
 
 # A schedule, its workload's key and name, target, whether its time is a bound, evaluator.
 Named = tuple[Schedule, str, str, str, bool, dict[str, object] | None]
+CONTEXT = func.coalesce(Schedule.context_id, 0)
+# By workload name, target and context, then fastest first, and newest first among equal times.
+PLACE = Workload.name, TargetRow.text, CONTEXT, Schedule.workload_id, Schedule.latency_us, -Schedule.id
+_AGAIN: Final = (MeasurementKind.FINISH, MeasurementKind.FOREIGN_FINISH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +41,6 @@ class NewSchedule:
     max_error: float
     trace: str
     run_us: tuple[float, ...]
-
-
-CONTEXT = func.coalesce(Schedule.context_id, 0)
-# By workload name, target and context, then fastest first, and newest first among equal times.
-PLACE = Workload.name, TargetRow.text, CONTEXT, Schedule.workload_id, Schedule.latency_us, -Schedule.id
 
 
 class Schedules(Repository):
@@ -131,9 +130,6 @@ def _verified(row: Row[*Named]) -> VerifiedSchedule:
     names = {"workload": workload, "workload_name": name, "target": target}
     inside_model = evaluator is not None and is_inside_model(evaluator)
     return VerifiedSchedule.from_row(schedule, **names, is_bound=is_bound, inside_model=inside_model)
-
-
-_AGAIN: Final = (MeasurementKind.FINISH, MeasurementKind.FOREIGN_FINISH)
 
 
 @dataclass(frozen=True, slots=True)

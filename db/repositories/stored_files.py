@@ -19,6 +19,12 @@ from mallorn.db.tables import CostModelRow, Job, Model
 NAMED: Final = 10  # jobs that an error message names
 _PLACE = (Model.created_at, Model.id, Model.owner)
 _NEWEST = (Model.created_at.desc(), Model.id.desc(), Model.owner.desc())
+LOST_MODEL: Final = NewJobWarning(
+    "model file", "the uploaded model file is missing or damaged", "submit the same model file again"
+)
+LOST_EXPORT: Final = NewJobWarning(
+    "exported files", "the exported files are missing", "mallorn resume JOB --trials N   exports them again"
+)
 
 
 class Models(Repository):
@@ -89,14 +95,6 @@ class Models(Repository):
 
 def _owned(owner: str | None) -> ColumnElement[bool]:
     return true() if owner is None else Model.owner == owner
-
-
-LOST_MODEL: Final = NewJobWarning(
-    "model file", "the uploaded model file is missing or damaged", "submit the same model file again"
-)
-LOST_EXPORT: Final = NewJobWarning(
-    "exported files", "the exported files are missing", "mallorn resume JOB --trials N   exports them again"
-)
 
 
 class Repairs(Repository):

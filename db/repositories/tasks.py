@@ -23,6 +23,8 @@ from mallorn.db.tables import Job, Measurement, Round, SourceDataset, Task, Work
 GONE: Final = "the model has no such task any more, because the code that imports models was replaced"
 # MetaSchedule's logs name no dataset, so they all get this key, which later exports preserve.
 STOCK: Final = uuid5(NAMESPACE_URL, "metaschedule").hex
+_Finish = aliased(Measurement, name="finish")
+_Trial = aliased(Measurement, name="tried")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +163,6 @@ def workload_is_busy() -> ColumnElement[bool]:
     keeps_job_out = or_(~Round.detached, Round.job_id == Job.id)
     same_workload = Round.workload_id == Task.workload_id, Round.target_id == Job.target_id
     return exists(select(Round.id).where(*same_workload, is_open, keeps_job_out).correlate(Task, Job))
-
-
-_Finish = aliased(Measurement, name="finish")
-
-
-_Trial = aliased(Measurement, name="tried")
 
 
 @dataclass(frozen=True, slots=True)

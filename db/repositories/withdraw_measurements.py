@@ -23,6 +23,14 @@ AT_A_TIME: Final = 5_000  # rows in one statement
 CLOCKS_SEC: Final = 60.0  # hosts' clocks differ by less; results are stored in time
 # Outcomes that say nothing about a device.
 _NOT_FROM_DEVICE: Final = (Outcome.WITHDRAWN, Outcome.CANCELLED, Outcome.NOT_RECORDED)
+HOUR_SEC: Final = 3600
+# Ratio to its candidate's shortest time above which a time counts as too long.
+BEYOND_NOISE: Final = 1.3
+# Least share and number of too long times among an hour's comparable times.
+MOST: Final = 0.5
+FEWEST: Final = 3
+_TIMED: Final = (MeasurementKind.TRIAL, MeasurementKind.FINISH)
+_Again = aliased(Measurement, name="again")
 
 
 class Withdrawals(Repository):
@@ -133,17 +141,6 @@ class Withdrawals(Repository):
 
 def _ids(condition: ColumnElement[bool]) -> Select[int]:
     return select(Measurement.id).where(condition)
-
-
-HOUR_SEC: Final = 3600
-# Ratio to its candidate's shortest time above which a time counts as too long.
-BEYOND_NOISE: Final = 1.3
-# Least share and number of too long times among an hour's comparable times.
-MOST: Final = 0.5
-FEWEST: Final = 3
-
-_TIMED: Final = (MeasurementKind.TRIAL, MeasurementKind.FINISH)
-_Again = aliased(Measurement, name="again")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,12 @@ from mallorn.db.repositories.measurement_filters import has_failed
 from mallorn.db.tables import Device, Job, Measurement, Round, StageRun, Task, Worker
 
 FRESH_SEC: Final = 30.0  # a worker not seen for longer than this does not count as live
+PRIVATE = ("job_id", "job_name", "task_index", "task_name")
+WAITING = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING, JobState.FINISHING)
+#: A worker not seen for longer than this is dead: workers report far more often.
+SILENT_SEC = 60.0
+#: Stage runs that began more than this before a time window are not searched for in it.
+LONGEST_SEC = 6 * 3600.0
 
 
 class Workers(Repository):
@@ -52,10 +58,6 @@ class Workers(Repository):
         if fresh_sec is not None:
             query = query.where(Worker.last_seen > now() - fresh_sec)
         return self.session.scalars(query).all()
-
-
-PRIVATE = ("job_id", "job_name", "task_index", "task_name")
-WAITING = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING, JobState.FINISHING)
 
 
 class Activity(Repository):
@@ -99,12 +101,6 @@ def hide_foreign_names(row: Row[*tuple[Any, ...]]) -> dict[str, object]:
     are None unless the row's column `mine` is true."""
     fields = dict(row._mapping)
     return fields if fields.pop("mine") else fields | dict.fromkeys(PRIVATE)
-
-
-#: A worker not seen for longer than this is dead: workers report far more often.
-SILENT_SEC = 60.0
-#: Stage runs that began more than this before a time window are not searched for in it.
-LONGEST_SEC = 6 * 3600.0
 
 
 class StageRuns(Repository):

@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 # A client that received our match key and has not connected after this time never will.
 UNCLAIMED_SEC = 2.0
+PING_SEC = 1.0
+UNREAD_SEC: Final = 120.0  # in this time all workers have read a device's description
 
 
 @dataclass(eq=False)
@@ -119,10 +121,6 @@ class Registration:
             self.match_key = f"{self.key}:{secrets.token_hex(8)}"
             self._tracker.offer_device(self.key, host, port, self.match_key)
             self._offered_sec = time.monotonic()
-
-
-PING_SEC = 1.0
-UNREAD_SEC: Final = 120.0  # in this time all workers have read a device's description
 
 
 @dataclass

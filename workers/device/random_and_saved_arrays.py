@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 #: Ranges of timed arguments: indices stay valid, and floats are not denormal.
 FLOAT_RANGE: Final = (0.1, 1.0)
 INT_RANGE: Final = (0, 1)
+_BFLOAT16 = "bfloat16"
+_MARK = f":{_BFLOAT16}"
 
 
 def random_values(shape: tuple[int, ...], dtype: str, low: float, high: float, seed: int) -> NDArray[Any]:
@@ -90,10 +92,6 @@ def dtype_of(dtype: str) -> np.dtype[Any]:
 
         narrow: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype))
         return narrow
-
-
-_BFLOAT16 = "bfloat16"
-_MARK = f":{_BFLOAT16}"
 
 
 def save_arrays(path: str | IO[bytes], arrays: Mapping[str, NDArray[Any]]) -> None:

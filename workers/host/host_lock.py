@@ -42,6 +42,9 @@ SHARED_PATIENCE_SEC: Final = 600.0
 POLL_SEC: Final = 0.05
 OURS: Final = 0o600
 log = logging.getLogger(__name__)
+LOCK_NAME: Final = "mallorn-cores.lock"
+LOOK_SEC: Final = 0.005
+EVERYBODYS: Final = 0o644
 
 
 def open_lock(path: Path, mode: int) -> int:
@@ -71,15 +74,6 @@ def _open(path: Path, mode: int) -> int:
     if is_ours and stat.S_IMODE(status.st_mode) != mode:
         os.fchmod(lock_fd, mode)  # it was created under a restrictive umask
     return lock_fd
-
-
-LOCK_NAME: Final = "mallorn-cores.lock"
-
-
-LOOK_SEC: Final = 0.005
-
-
-EVERYBODYS: Final = 0o644
 
 
 class CoreLock:

@@ -22,6 +22,7 @@ QUIET_SHARE: Final = 0.02  # of many cores: every system does some work
 QUIET_STOLEN: Final = 0.05
 QUIET_WAITING: Final = 0.25  # threads of one engine wait for each other's cores now and then
 LOOK_SEC: Final = 1.0
+RUNNING: Final = "R"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +115,6 @@ def _read_cpu_ticks(stat: Path) -> int:
     except (FileNotFoundError, ProcessLookupError):
         return 0
     return int(fields[11]) + int(fields[12])
-
-
-RUNNING: Final = "R"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ from mallorn.workers.subprocesses.process_pool import ChildPool, Finished
 
 POLL_SEC: Final = 1.0
 A = TypeVar("A")
+TEXT_LIMIT = 1000
+HEAD_LIMIT = 400
 
 
 def choose_builder(decisions: Sequence[int], builders: int) -> int:
@@ -66,10 +68,6 @@ def _ask_builders(
             raise end
         answers |= zip(share, end, strict=True)
     return [answers[index] for index in range(len(candidates))]
-
-
-TEXT_LIMIT = 1000
-HEAD_LIMIT = 400
 
 
 def shorten(text: str) -> str:

@@ -21,6 +21,7 @@ from mallorn.workers.subprocesses.hide_torch import hide_torch
 
 #: Environment variable that tells the module which sandbox level was reached.
 REACHED_VARIABLE: Final = "MALLORN_CHILD_SANDBOX"
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +43,6 @@ class LaunchSpec:
         room = fields["walls"].pop("room")
         walls = SandboxSpec(room=Path(room) if room else None, **fields.pop("walls"))
         return cls(walls=walls, **fields)
-
-
-_PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent_pid: int) -> None:

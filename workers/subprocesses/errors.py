@@ -16,6 +16,12 @@ if TYPE_CHECKING:  # children import this module and have no settings
     from mallorn.core.settings import Settings
 
 MESSAGE_LIMIT: Final = 4000
+_TEXTS: Final = ("kind", "message", "hint")
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+_GIB: Final = 1024**3
+# Messages of C++, Python and the system when a process reaches its memory limit.
+_NO_MEMORY: Final = ("bad_alloc", "MemoryError", "Cannot allocate memory")
 
 
 class ChildError(MallornError):
@@ -62,9 +68,6 @@ class ChildFailed(ChildError):
         super().__init__(f"{kind}: {message}" if message else kind, hint=hint)
 
 
-_TEXTS: Final = ("kind", "message", "hint")
-
-
 def pack_error(error: Exception) -> dict[str, Any]:
     """Return the JSON fields with which a child sends an exception to its parent."""
     if isinstance(error, ChildFailed):
@@ -105,10 +108,6 @@ def unpack_error(body: bytes) -> MallornError:
     return ChildFailed(kind, message, hint=hint)
 
 
-log = logging.getLogger(__name__)
-T = TypeVar("T")
-
-
 def retry_after_crash(work: Callable[[], T]) -> T:
     """Return the result of `work`; call it a second time if its helper process crashed."""
     try:
@@ -116,11 +115,6 @@ def retry_after_crash(work: Callable[[], T]) -> T:
     except ChildCrashed as error:
         log.warning("once more: %s", error)
         return work()
-
-
-_GIB: Final = 1024**3
-# Messages of C++, Python and the system when a process reaches its memory limit.
-_NO_MEMORY: Final = ("bad_alloc", "MemoryError", "Cannot allocate memory")
 
 
 def is_out_of_memory(error: ChildError) -> bool:
