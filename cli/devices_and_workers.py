@@ -38,6 +38,9 @@ WORKER_COLUMNS: Final = (
 )
 MINUTE: Final = "%Y-%m-%dT%H:%M"
 app = command_group("List the devices that measure, or withdraw a device's measurements.")
+KILO: Final = 1024
+PARTLY: Final = "partly"
+_WORDS: Final = ("full", "off")
 
 
 @app.command("list")
@@ -111,11 +114,6 @@ def print_sandbox_gaps(name: str, sandbox: str) -> None:
     """Print which parts of the sandbox are missing, if any."""
     if summarise_sandbox(sandbox) == PARTLY:
         output.print_note(f"{name}: sandbox {sandbox}")
-
-
-KILO: Final = 1024
-PARTLY: Final = "partly"
-_WORDS: Final = ("full", "off")
 
 
 def describe_machine(probed: DeviceMachine | None) -> str:

@@ -34,6 +34,8 @@ TaskOption = Annotated[
     int | None, typer.Option("--task", min=0, help="Only rounds of the task with this ID.")
 ]
 LastOption = Annotated[int | None, typer.Option("--last", min=1, help="Only this many of the newest rounds.")]
+DIFFERENT: Final = ("search", "cost_model", "sampler", "stopping", "policy", "families", "round_size")
+Line = list[str]  # a fact's name, and its value for each job
 
 
 @expand_option_groups
@@ -77,10 +79,6 @@ def explain(
     console.print()
     for line in summary_lines(summary):
         console.print(line)
-
-
-DIFFERENT: Final = ("search", "cost_model", "sampler", "stopping", "policy", "families", "round_size")
-Line = list[str]  # a fact's name, and its value for each job
 
 
 @expand_option_groups

@@ -86,6 +86,9 @@ JOB_COLUMNS: Final = (
 OWNER_COLUMN: Final = Column[JobStatus]("OWNER", lambda job: job.owner)
 LABEL_COLUMN: Final = Column[JobStatus]("LABELS", lambda job: format_labels(job.labels))
 TIMES: Final = ["%Y-%m-%d", "%Y-%m-%dT%H:%M"]
+JobsArgument = Annotated[
+    list[str], typer.Argument(metavar="JOB...", help="Ids of jobs, or their beginnings.")
+]
 
 
 @expand_option_groups
@@ -281,11 +284,6 @@ def watch(
         if not as_json:
             print_result(handle.status, origin.data_option)
             print_fetch(handle.status, origin.data_option)
-
-
-JobsArgument = Annotated[
-    list[str], typer.Argument(metavar="JOB...", help="Ids of jobs, or their beginnings.")
-]
 
 
 def for_each_job(jobs: Sequence[T], act: Callable[[T], None]) -> None:

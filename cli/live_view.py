@@ -40,6 +40,14 @@ COLUMNS, ROWS = len(DOTS), len(DOTS[0])
 PAGE = 50
 OTHER_LINES: Final = HEIGHT + 8  # bar, words, axis, the table's two header lines, and a note
 LEAST_ROWS: Final = 3
+REFRESH_SEC: Final = 0.5
+SILENCE_SEC: Final = 120.0
+Show = Callable[[JobStatus], None]
+# In these states the amount of work left is unknown: the bar moves without a percentage.
+UNCOUNTED: Final = (JobState.IMPORTING, JobState.FINISHING)
+# Weight of a new estimate against the old one, since single rounds are fast or slow by chance.
+TRUST: Final = 0.3
+LONG_SEC: Final = 90 * 60.0
 
 
 def plot(points: Sequence[CurvePoint], width: int, height: int = HEIGHT) -> list[str]:
@@ -142,13 +150,6 @@ def select_slowest_tasks(tasks: Sequence[TaskStatus], count: int) -> list[TaskSt
     return sorted(sorted(tasks, key=rank)[:count], key=lambda task: task.index)
 
 
-REFRESH_SEC: Final = 0.5
-SILENCE_SEC: Final = 120.0
-Show = Callable[[JobStatus], None]
-# In these states the amount of work left is unknown: the bar moves without a percentage.
-UNCOUNTED: Final = (JobState.IMPORTING, JobState.FINISHING)
-
-
 def show_until_ended(
     job: Job,
     console: Console,
@@ -242,11 +243,6 @@ class BarView:
         parts: list[RenderableType] = [self._bar]
         parts += [Text(line, style="dim") for line in self._words]
         return Group(*parts)
-
-
-# Weight of a new estimate against the old one, since single rounds are fast or slow by chance.
-TRUST: Final = 0.3
-LONG_SEC: Final = 90 * 60.0
 
 
 class Eta:

@@ -26,6 +26,9 @@ from mallorn.stack.supervised_process import DieWithParent
 from mallorn.stack.temporary_files import create_process_folder
 
 HostOption = Annotated[str, typer.Option(help="Address to bind: loopback, or one private interface by name.")]
+_PR_SET_DUMPABLE: Final = 4
+PORTS: Final = 100
+LOCAL_WORDS: Final = (LOCAL, "auto")
 
 
 @create_process_folder("coordinator")
@@ -141,15 +144,6 @@ def end_on_sigterm() -> None:
 
 if TYPE_CHECKING:
     from mallorn.workers.device.nvidia_driver import Gpu
-
-
-_PR_SET_DUMPABLE: Final = 4
-
-
-PORTS: Final = 100
-
-
-LOCAL_WORDS: Final = (LOCAL, "auto")
 
 
 def device(

@@ -50,6 +50,8 @@ SCHEDULE_COLUMNS: Final = (
 _TIMES: Final = {"before_us": "BEFORE US", "after_us": "AFTER US"}
 CHANGE_COLUMNS: Final = key_columns(change="CHANGE", name="NAME", **_TIMES, target="TARGET")
 PRUNED_COLUMNS: Final = key_columns(name="NAME", target="TARGET", line="LINE", reason="REASON")
+MOST_FILES: Final = 10_000  # of a directory of schedules at a URL
+MOST_BYTES: Final = 1_000_000_000
 
 
 class GetUnlessNamed(TyperGroup):
@@ -198,10 +200,6 @@ def prune(
         for record, reason in pruned
     ]
     print_rows(rows, PRUNED_COLUMNS, as_json, "there is nothing to remove")
-
-
-MOST_FILES: Final = 10_000  # of a directory of schedules at a URL
-MOST_BYTES: Final = 1_000_000_000
 
 
 @contextmanager

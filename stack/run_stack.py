@@ -28,6 +28,17 @@ LOOK_SEC: Final = 1.0
 FRESH_SEC: Final = 15.0  # a device that last answered longer ago does not count
 UNUSED_SEC: Final = 60.0  # how long a device is kept after its last job, for a next one
 WhyNot = Callable[[Target], str]
+Say = Callable[[str], None]
+Main = Callable[[Sequence[str]], object]
+#: Modules that forks of this interpreter share. None of them starts a thread (numpy would),
+#: makes a Celery app, or reads settings.
+COORDINATOR_MODULE: Final = "mallorn.services.coordinator.serve"
+CELERY_MODULES: Final = (
+    "mallorn.stack.run_celery",
+    "celery.bin.celery",
+    "celery.apps.worker",
+    "celery.worker.consumer",
+)
 
 
 class DeviceDemand:
@@ -124,19 +135,6 @@ class DevicesOnDemand:
         for target in self._running.keys() - set(targets):
             self.say(f"  the device for {target} is not needed any more")
             self.supervisor.remove(self._running.pop(target))
-
-
-Say = Callable[[str], None]
-Main = Callable[[Sequence[str]], object]
-#: Modules that forks of this interpreter share. None of them starts a thread (numpy would),
-#: makes a Celery app, or reads settings.
-COORDINATOR_MODULE: Final = "mallorn.services.coordinator.serve"
-CELERY_MODULES: Final = (
-    "mallorn.stack.run_celery",
-    "celery.bin.celery",
-    "celery.apps.worker",
-    "celery.worker.consumer",
-)
 
 
 def run_stack(layout: StackLayout, settings: Settings, until_unused: bool, say: Say, main: Main) -> None:

@@ -23,6 +23,9 @@ from mallorn.stack.data_directory import DataDir
 from mallorn.stack.temporary_files import find_abandoned_folders
 from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
 
+NEXT_START = "nothing to do: the next   mallorn up   removes it"
+NAMED: Final = 5  # missing or damaged files that are named in one line
+
 
 def check_integrity(database: Database) -> str:
     """Check the database. Raises NotFound, DamagedDatabase or Unavailable if it fails."""
@@ -69,9 +72,6 @@ def copy_sqlite_database(database: Database, copy: Path) -> str:
     return f"{copy} is a complete copy of {file}"
 
 
-NEXT_START = "nothing to do: the next   mallorn up   removes it"
-
-
 def check_access_rights(data: Path) -> str:
     """Check a data folder. Raises NotFound if missing, InvalidRequest if not writable."""
     if not data.is_dir():
@@ -115,9 +115,6 @@ def check_leftovers(directory: DataDir) -> str:
 def describe_sandbox(mode: str) -> str:
     """Describe this host's sandbox. Raises NoSandbox if it is less than `mode` requires."""
     return f"{probe_sandbox_support(mode)}, with MALLORN_SANDBOX={mode}"
-
-
-NAMED: Final = 5  # missing or damaged files that are named in one line
 
 
 class Lacking(MallornError):

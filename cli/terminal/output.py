@@ -46,6 +46,7 @@ UrlOption = Annotated[
 KeyOption = Annotated[
     str | None, typer.Option("--api-key", envvar="MALLORN_API_KEY", help="The key to present to it.")
 ]
+SHORT: Final = 20  # columns of texts up to this length are not wrapped
 
 
 class Address(NamedTuple):
@@ -157,9 +158,6 @@ def print_rows(rows: Sequence[T], columns: Sequence[Column[T]], as_json: bool, e
 def key_columns(**headings: str) -> list[Column[Any]]:
     """Return a column for each of these keys of rows that are dictionaries."""
     return [Column[Any](heading, itemgetter(key)) for key, heading in headings.items()]
-
-
-SHORT: Final = 20  # columns of texts up to this length are not wrapped
 
 
 def table(values: Iterable[T], columns: Sequence[Column[T]]) -> Table:

@@ -44,6 +44,10 @@ from mallorn.services.planner.planner_values import (
     TaskView,
 )
 
+ANSWERS: Final = "what is known answers"
+NEEDS_BATCH: Final = "a batch takes its next candidates to the device"
+log = logging.getLogger(__name__)
+
 
 def iterate_curve_points(job: Job, task: TaskHistory) -> Iterator[Point]:
     """Yield, per measured round of a task, the trials so far and the round's best time."""
@@ -145,11 +149,6 @@ def _task_view(job: Job, task: TaskHistory, patterns: Sequence[str]) -> TaskView
         retired=task.retired,
         limit_us=machine_limit_us(job.machine, task.flops, task.args["args"]),
     )
-
-
-ANSWERS: Final = "what is known answers"
-NEEDS_BATCH: Final = "a batch takes its next candidates to the device"
-log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)

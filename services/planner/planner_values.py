@@ -8,6 +8,10 @@ from typing import Final
 from mallorn.core.values.decision_log import PlannedRound
 from mallorn.core.values.expected_gain import Outlook
 
+ROUND_SIZE: Final = 16
+# A session with a GPU takes about as long to begin as several candidates take to run (docs/adr/0091).
+GPU_ROUND_SIZE: Final = 32
+
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
@@ -63,11 +67,6 @@ class TaskView:
     def best_us(self) -> float | None:
         times = (self.known_us, *(point.best_us for point in self.points))
         return min((best for best in times if best is not None), default=None)
-
-
-ROUND_SIZE: Final = 16
-# A session with a GPU takes about as long to begin as several candidates take to run (docs/adr/0091).
-GPU_ROUND_SIZE: Final = 32
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from mallorn.services.planner.planner_values import Forecast, TaskView
 
 # A task this many rounds behind the most tuned one goes first, whatever its score.
 STARVATION_ROUNDS: Final = 40
+SMALLEST_US: Final = 0.01  # smaller times do not help a reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,6 @@ def select_lagging_arms(arms: Sequence[Arm]) -> Sequence[Arm]:
     """Return the tasks that lag by over STARVATION_ROUNDS rounds; all if none does."""
     most_rounds = max(arm.task.rounds for arm in arms)
     return [arm for arm in arms if most_rounds - arm.task.rounds > STARVATION_ROUNDS] or arms
-
-
-SMALLEST_US: Final = 0.01  # smaller times do not help a reader
 
 
 def build_round_notes(choice: TaskChoice, forecast: Forecast, policy: str) -> RoundNotes:

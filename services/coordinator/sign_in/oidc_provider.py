@@ -23,6 +23,15 @@ from mallorn.services.coordinator.web.quotas import RateLimit
 KEPT_SEC: Final = 3600.0
 AGAIN_SEC: Final = 10.0
 Document = TypeVar("Document")
+TIMEOUT_SEC: Final = 10.0
+# Clocks may differ by five minutes; a token's nonce ties it to this sign-in.
+LEEWAY_SEC: Final = 330
+# Requests per client address in each coordinator; a sign-in takes two.
+VISITS_PER_MINUTE: Final = 60
+ALGORITHMS: Final = ("RS256", "ES256", "PS256")
+Claims = dict[str, object]
+Scopes = tuple[Scope, ...]
+Reply = TypeVar("Reply", bound=BaseModel)
 
 
 class ProviderMetadata(Generic[Document]):
@@ -52,17 +61,6 @@ class ProviderMetadata(Generic[Document]):
 
     def _is_fresh(self) -> bool:
         return self._clock() - self._fetched_sec < KEPT_SEC
-
-
-TIMEOUT_SEC: Final = 10.0
-# Clocks may differ by five minutes; a token's nonce ties it to this sign-in.
-LEEWAY_SEC: Final = 330
-# Requests per client address in each coordinator; a sign-in takes two.
-VISITS_PER_MINUTE: Final = 60
-ALGORITHMS: Final = ("RS256", "ES256", "PS256")
-Claims = dict[str, object]
-Scopes = tuple[Scope, ...]
-Reply = TypeVar("Reply", bound=BaseModel)
 
 
 class Discovery(BaseModel):

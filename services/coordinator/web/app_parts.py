@@ -35,6 +35,10 @@ QUICK: Final = {
     "socket_timeout": CONNECT_TIMEOUT_SEC,
 }
 log = logging.getLogger(__name__)
+# Time limit for a database connection, and for a statement, so that clients soon get an error.
+ANSWER_SEC: Final = 4.0
+# The same for the few requests with slow statements.
+PATIENT_SEC: Final = 60.0
 
 
 class Waker:
@@ -63,12 +67,6 @@ class Waker:
 
     def close(self) -> None:
         self._celery.close()
-
-
-# Time limit for a database connection, and for a statement, so that clients soon get an error.
-ANSWER_SEC: Final = 4.0
-# The same for the few requests with slow statements.
-PATIENT_SEC: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,10 @@ from mallorn.db.session import Database, read_clock
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 SCOPES: Final = "x-scopes"  # key in the OpenAPI document
 LOCAL_OWNER: Final = "local"
+AGAIN_SEC: Final = 5.0
+MOST_KNOWN: Final = 10_000
+READMIT_HINT: Final = "ask an admin: mallorn owners readmit OWNER"
+ANOTHER: Final = "ask an admin for a new key: mallorn keys create NAME"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +79,6 @@ def set_default_scopes(router: APIRouter) -> None:
         assert isinstance(route, APIRoute)  # noqa: S101 - these routers hold nothing else
         default = Scope.READ if SAFE_METHODS.issuperset(route.methods or ()) else Scope.SUBMIT
         route.openapi_extra = required_scopes_extra(default) | (route.openapi_extra or {})
-
-
-AGAIN_SEC: Final = 5.0
-MOST_KNOWN: Final = 10_000
-READMIT_HINT: Final = "ask an admin: mallorn owners readmit OWNER"
-ANOTHER: Final = "ask an admin for a new key: mallorn keys create NAME"
 
 
 class LocalPeer:

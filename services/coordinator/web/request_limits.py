@@ -39,6 +39,10 @@ UPLOAD: Final = "PUT", f"{API}/models"  # its limit is MALLORN_MAX_MODEL_BYTES
 PARTS: Final = f"{API}/uploads/"  # the limit of such a body is its part's size
 LOGIN: Final = "POST", f"{API}/session/oidc/key"  # its body is the credential
 LARGEST_LOGIN: Final = 1 << 11
+STREAM: Final = re.compile(r"/api/v1/jobs/[^/]+/events")
+AT_ONCE: Final = 8  # of the 40 threads that serve all requests
+MOST_WAITING: Final = 4_000  # some ten seconds of waiting; clients give up after thirty
+RETRY_SEC: Final = 5, 30
 
 
 class RequestLimits(HttpMiddleware):
@@ -149,12 +153,6 @@ class CallerBeforeBody(HttpMiddleware):
             return await receive()
 
         await self._app(scope, check_and_receive, send)
-
-
-STREAM: Final = re.compile(r"/api/v1/jobs/[^/]+/events")
-AT_ONCE: Final = 8  # of the 40 threads that serve all requests
-MOST_WAITING: Final = 4_000  # some ten seconds of waiting; clients give up after thirty
-RETRY_SEC: Final = 5, 30
 
 
 class StreamAdmission(HttpMiddleware):
