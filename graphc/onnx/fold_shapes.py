@@ -320,7 +320,7 @@ def _quantized_lstm(_: Attributes, inputs: Given) -> Given:
     data, states = inputs[0], inputs[2]
     if not data or not states:
         return ()
-    (kind, (steps, batch, *_)), (directions, units, *_) = data, states[1]
+    (kind, (steps, batch, *_rest)), (directions, units, *_rest) = data, states[1]
     last = kind, (directions, batch, units)
     return [(kind, (steps, directions, batch, units)), last, last]
 

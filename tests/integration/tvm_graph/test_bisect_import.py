@@ -1,6 +1,6 @@
 """A wrong result is traced to the node whose import is wrong; faults are planted in converters."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -127,6 +127,37 @@ def test_a_model_that_magnifies_rounding_is_not_wrong(
     if found is not None:
         assert not found.is_import_wrong
         assert "the model magnifies rounding" in found.description
+
+
+@pytest.mark.parametrize(
+    ("dtype", "nodes"),
+    [
+        ("int64", [("Cast", "x", "f"), ("Mul", "f", "large", "number"), ("Sin", "large", "y")]),
+        ("float32", [("Add", "x", "f", "number"), ("Sub", "f", "y", "number")]),
+    ],
+    ids=["the last place of a weight", "float32"],
+)
+def test_what_onnxruntime_rounds_itself_shows_in_weights_and_in_float64(
+    dtype: str, nodes: Sequence[tuple[str, ...]], tmp_path: Path
+) -> None:
+    """A sine of many turns of whole numbers, and what a large number swallows."""
+    made = [
+        helper.make_node(
+            kind, [given, *more], [name], **({"to": TensorProto.FLOAT} if kind == "Cast" else {})
+        )
+        for kind, given, name, *more in nodes
+    ]
+    number = [numpy_helper.from_array(np.array([1234.5], "float32"), "number")]
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    ends = [helper.make_tensor_value_info(name, each, [64]) for name, each in (("x", kind), ("y", 1))]
+    path, inputs = tmp_path / "model.onnx", tmp_path / "inputs.npz"
+    graph = helper.make_graph(made, "g", ends[:1], ends[1:], number)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    np.savez(
+        inputs,
+        x=np.random.default_rng(0).integers(0, 9, 64) if dtype == "int64" else np.full(64, 1e-3, dtype),
+    )
+    assert module._own_change(str(path), str(inputs)) > 1e-4
 
 
 def test_float64_decides_against_onnxruntime(
