@@ -22,7 +22,7 @@ from tests.fixtures.command_line import ROOT
 from tests.fixtures.regions import compile_provider
 from tests.fixtures.runtime_wheel import run_python
 from tests.fixtures.tutorials import blocks
-from tests.fixtures.wheel import copy_distribution, pip
+from tests.fixtures.wheel import copy_distribution
 
 _ = libraries  # the fixture
 OTHER_VERSIONS: Final = ("1.23.2", "1.24.4", "1.32.0")
@@ -202,7 +202,18 @@ def test_ten_threads_call_at_once_under_sanitizers(
 @pytest.mark.parametrize("version", OTHER_VERSIONS)
 def test_the_provider_works_in_other_versions_of_onnxruntime(version: str, tmp_path: Path) -> None:
     """The tests of the provider call every function of onnxruntime that it uses, by its place in a table."""
-    pip("install", "--no-deps", "--target", str(tmp_path), f"onnxruntime=={version}")
+    install = [
+        sys.executable,
+        "-P",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        str(tmp_path),
+    ]
+    subprocess.run([*install, f"onnxruntime=={version}"], check=True)
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
     found = [sys.executable, "-P", "-c", "import onnxruntime; print(onnxruntime.__version__)"]
     assert subprocess.run(found, env=env, capture_output=True, text=True).stdout == f"{version}\n"
