@@ -124,7 +124,10 @@ def build_function(scan: Scan) -> Any:
     reads = ", ".join(_region(scan, name, shape) for name, shape in scan.shapes.items())
     writes = ", ".join(_region(scan, name, shape) for name, shape in scan.results.items())
     terms = scan.steps * scan.batch * scan.units * prod(scan.packed)
-    work = f', "{WORK}": {2 * terms}' if scan.byte_dot else ""  # TVM cannot count its vectors
+    work = instruction = ""
+    if scan.byte_dot:  # TVM cannot count its vectors
+        work = f', "{WORK}": {2 * terms}'
+        instruction = f"T.attr(0, 'pragma_import_llvm', {scan.byte_dot.text!r})\n"
     return parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({buffers}) -> None:
@@ -135,8 +138,7 @@ def main({buffers}) -> None:
             T.reads({reads})
             T.writes({writes})
             T.sblock_attr({{"{OPERATOR}": "recurrent"{work}}})
-{f"            T.attr(0, 'pragma_import_llvm', {scan.byte_dot.text!r})" if scan.byte_dot else ""}
-{indent(format_layer_body(scan), " " * 12)}
+{indent(instruction + format_layer_body(scan), " " * 12)}
 """)
 
 
