@@ -104,7 +104,7 @@ mallorn.LIBRARY = Path(library)
 def start(provider, spins):
     plain = onnxruntime.SessionOptions()
     options = mallorn.session_options(tuned, options=plain) if provider else plain
-    options.add_session_config_entry(mallorn.SPINNING, spins)
+    options.add_session_config_entry("session.intra_op.allow_spinning", spins)
     names = {} if provider else {"providers": ["CPUExecutionProvider"]}
     return onnxruntime.InferenceSession(model, options, **names)
 sessions = {
