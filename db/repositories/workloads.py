@@ -16,6 +16,7 @@ from mallorn.db.tables import Job, Model, SketchRow, Task, Workload
 
 KEPT: Final = 2**63 - 1  # larger than all ids: only private jobs use the workload
 REPLACED: Final = ("name", "op", "structure", "flops", "tir", "args", "features", "tvm_version")
+_PLACE: Final = ("ordinal", "space", "tvm_version")  # of a sketch in the design space of some code
 REPLACED_OF_SKETCH: Final = ("trace", "choices", "ordinal", "space", "tvm_version", "imported")
 
 
@@ -135,7 +136,15 @@ class Sketches(Repository):
 
     def ensure_many(self, sketches: Collection[NewSketch], *, imported: bool = False) -> dict[str, int]:
         """Insert new sketches; return all ids by key. One generated here replaces an imported
-        one, and one whose place in the design space was another in older code."""
+        one, and one whose place in the design space was another in older code.
+
+        Rows that stay as they are are only read, because an upsert would lock them until the
+        transaction ends, and other rounds have the same sketches.
+        """
+        keys = [new.sketch.key for new in sketches]
+        query = select(SketchRow.key, SketchRow.imported, *(getattr(SketchRow, name) for name in _PLACE))
+        rows = self.session.execute(query.where(self.is_among(SketchRow.key, keys)))
+        stored = {key: place for key, *place in rows}
         values = [
             {
                 "key": new.sketch.key,
@@ -147,17 +156,18 @@ class Sketches(Repository):
                 "imported": imported,
             }
             for new in sorted(sketches, key=lambda new: new.sketch.key)
+            if (place := stored.get(new.sketch.key)) is None
+            or (not imported and place != [False, new.sketch.ordinal, new.space, new.tvm_version])
         ]
         if values:
             insert = self.insert(SketchRow)
             columns = {name: insert.excluded[name] for name in REPLACED_OF_SKETCH}
             keep_old = insert.on_conflict_do_nothing(index_elements=["key"])
-            names = "ordinal", "space", "tvm_version"
-            changes = (getattr(SketchRow, name) != insert.excluded[name] for name in names)
+            changes = (getattr(SketchRow, name) != insert.excluded[name] for name in _PLACE)
             is_older = or_(SketchRow.imported.is_(True), *changes)
             replace_older = insert.on_conflict_do_update(index_elements=["key"], set_=columns, where=is_older)
             self.execute_for_rows(keep_old if imported else replace_older, values)
-        return self.ids([new.sketch.key for new in sketches])
+        return self.ids(keys)
 
     def ids(self, keys: Collection[str]) -> dict[str, int]:
         """Return ids by key, without sketches that are not stored."""

@@ -24,6 +24,7 @@ from mallorn.db.repositories.workloads import Sketches, Workloads, tir_of
 from mallorn.db.tables import Measurement, Worker
 from tests.fixtures.rows import MODEL, new_sketch, new_workload
 from tests.fixtures.stored import active_jobs, workload_named
+from tests.integration.db.test_roll_calls import statements
 
 
 def test_importers_that_race_agree_on_the_ids(rows):
@@ -280,6 +281,17 @@ def test_a_sketch_that_a_round_proposes_wins_over_an_imported_one(rows, order):
         rows.write(lambda session, n=new, i=imported: Sketches(session).ensure_many([n], imported=i))
     stored = rows.read(lambda session: Sketches(session).by_key(["s9"])["s9"])
     assert (stored.ordinal, stored.choices) == (3, choices)
+
+
+def test_a_sketch_that_is_stored_is_only_read(rows):
+    """Rounds of unrelated jobs have the same sketches, and an upsert would lock their rows."""
+    new = new_sketch("s9")
+    ids = rows.write(lambda session: Sketches(session).ensure_many([new]))
+    with statements(rows.database) as sent:
+        for imported in (False, True):
+            again = rows.write(lambda session, i=imported: Sketches(session).ensure_many([new], imported=i))
+            assert again == ids
+    assert {statement.split()[0] for statement in sent} == {"SELECT"}
 
 
 def test_a_sketch_keeps_the_place_that_the_newest_code_gives_it(rows):
