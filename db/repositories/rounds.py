@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, func, select, text, update
+from sqlalchemy import ColumnElement, Select, exists, func, select, text, update
 
 from mallorn.core.job_options import DETACHED
 from mallorn.core.states import JobState, MeasurementKind, RoundState, WorkKind
@@ -109,6 +109,11 @@ class Rounds(Repository):
         """Return how many rounds (of all jobs) are queued or leased for a target's devices."""
         is_open = Round.target_id == target_id, Round.state.in_(OPEN), ~Round.detached
         return self.session.scalar(select(func.count()).select_from(Round).where(*is_open)) or 0
+
+    def has_open(self, job_id: str) -> bool:
+        """Return whether a round of the job is queued or leased, detached ones included."""
+        is_open = Round.job_id == job_id, Round.state.in_(OPEN)
+        return bool(self.session.scalar(select(exists().where(*is_open))))
 
     def stats(self, job_id: str) -> Sequence[RoundStats]:
         """Return the statistics of a job's rounds that have any, in planning order."""

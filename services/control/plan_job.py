@@ -252,16 +252,14 @@ def _comparable_devices(step: _JobStep, devices: Sequence[Device]) -> Sequence[D
 def _compute_job_plan(step: _JobStep, max_new_rounds: int) -> tuple[Sequence[TaskHistory], JobPlan]:
     if not step.options.needs_measurements:
         return (), JobPlan(finished=ANSWERS)
-    tasks, view = _read_job_view(step)
-    is_late = view.seconds_left is not None and view.seconds_left <= 0
-    if is_late and Rounds(step.session).cancel_queued(step.job.id):
-        tasks, view = _read_job_view(step)  # after the deadline, pending rounds are withdrawn
-    return tasks, plan_rounds(replace(view, max_open_rounds=view.open_rounds + max_new_rounds))
-
-
-def _read_job_view(step: _JobStep) -> tuple[Sequence[TaskHistory], JobView]:
+    left = FairShares(step.session).seconds_left(step.job.id)
+    if left is not None and left <= 0:
+        Rounds(step.session).cancel_queued(step.job.id)  # past the deadline
+    if not max_new_rounds and Rounds(step.session).has_open(step.job.id):
+        return (), JobPlan()  # no history would open a round, or end tuning
     tasks = TaskHistories(step.session).of(step.job)
-    return tasks, job_view(step.session, step.job, step.options, tasks)
+    view = job_view(step.session, step.job, step.options, tasks)
+    return tasks, plan_rounds(replace(view, max_open_rounds=view.open_rounds + max_new_rounds))
 
 
 def _apply_job_plan(

@@ -306,6 +306,20 @@ def test_a_step_reads_no_more_jobs_than_it_plans_for_however_many_there_are(yard
     assert many == few
 
 
+def test_no_history_is_read_while_no_round_may_be_opened(yard, monkeypatch):
+    read, loaded = TaskHistories.of, []
+    monkeypatch.setattr(TaskHistories, "of", lambda self, job: loaded.append(job.id) or read(self, job))
+    yard.devices(2)
+    job = yard.job()
+    assert len(yard.opened(job)) == 3
+    loaded.clear()
+    assert yard.opened(job) == []
+    assert loaded == []
+    yard.close(min(row.id for row in yard.open_rounds()))
+    assert len(yard.opened(job)) == 1
+    assert loaded == [job]
+
+
 @BOTH
 def test_steps_that_race_for_shared_workloads_neither_deadlock_nor_overspend(yard, monkeypatch):
     monkeypatch.setattr(planning, "PLAN_LEASE_SEC", -1.0)  # a lease that keeps nobody out
