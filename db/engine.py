@@ -12,7 +12,8 @@ milliseconds, so a timeout means that something is stuck: the caller gets Unavai
 nothing is written.
 
 Postgres: a pooler in transaction mode (pgbouncer) may run each transaction on a different
-connection, so no setting outlives a transaction and no statement is prepared (ADR 0049).
+connection, so behind one no setting outlives a transaction, and no statement is prepared
+(ADR 0049).
 After a failover an old primary may keep its connections open but reject writes: the pool
 drops them.
 
@@ -44,6 +45,7 @@ T = TypeVar("T")
 # The server ends a statement at its limit; the client waits for this much longer.
 GRACE_SEC: Final = 1.0
 LOOK_EVERY_SEC: Final = 0.1
+_IS_DIRECT: Final = "is_direct"  # whether a connection leads to the server itself, not to a pooler
 
 
 class AnsweringConnection(psycopg.Connection[Any]):
@@ -115,7 +117,7 @@ def create_engine(url: str, *, foreign_keys: bool = True, answer_sec: float | No
     )
     limit = ""
     if answer_sec is not None:  # limits statements whether the server is slow or does not answer
-        limit = f"SET LOCAL statement_timeout = {answer_sec * 1000:.0f};"
+        limit = f"statement_timeout = {answer_sec * 1000:.0f}"
 
         @event.listens_for(engine, "do_connect")
         def connect(_dialect: Any, _record: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -123,12 +125,21 @@ def create_engine(url: str, *, foreign_keys: bool = True, answer_sec: float | No
             connection.limit_sec = answer_sec + GRACE_SEC
             return connection
 
+        @event.listens_for(engine, "connect")
+        def limit_session(connection: Any, record: Any) -> None:
+            (server_pid,) = connection.execute("SELECT pg_backend_pid()").fetchone()
+            record.info[_IS_DIRECT] = server_pid == connection.info.backend_pid  # a pooler has ids of its own
+            if record.info[_IS_DIRECT]:
+                connection.execute(f"SET {limit}")
+            connection.commit()
+
     @event.listens_for(engine, "begin")
     def on_begin(connection: Connection) -> None:
-        # With `postgresql_readonly`, others begin with READ WRITE, which a standby rejects.
-        statements = limit + ("" if _is_write_transaction(connection) else "SET TRANSACTION READ ONLY")
-        if statements:
-            connection.exec_driver_sql(statements)
+        # None rather than False, because a standby rejects transactions that begin with READ WRITE.
+        driver: Any = connection.connection.driver_connection
+        driver.read_only = None if _is_write_transaction(connection) else True
+        if limit and not connection.info[_IS_DIRECT]:
+            connection.exec_driver_sql(f"SET LOCAL {limit}")
 
     @event.listens_for(engine, "handle_error")
     def on_error(context: ExceptionContext) -> None:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
-from sqlalchemy import insert, text
+from sqlalchemy import event, insert, text
 from sqlalchemy.exc import DBAPIError
 
 from mallorn.core.errors import Unavailable
@@ -144,7 +144,8 @@ def test_a_database_that_is_not_there_is_unavailable(url):
 
 
 @pytest.mark.postgres
-def test_nothing_outlives_a_transaction_so_that_a_pooler_may_give_the_connection_away(clean_postgres):
+def test_nothing_but_the_limit_of_time_outlives_a_transaction(clean_postgres):
+    """And behind a pooler, which may give the connection away, not even that (tests/faults/test_in_front.py)."""
     database = Database(clean_postgres, answer_sec=4)
     for number in range(20):
         with database.transaction() as session:
@@ -155,16 +156,30 @@ def test_nothing_outlives_a_transaction_so_that_a_pooler_may_give_the_connection
             assert session.scalar(text("SHOW statement_timeout")) == "4s"
     left = [
         "SELECT name FROM pg_prepared_statements",
-        # The question's own transaction says its isolation.
-        "SELECT name FROM pg_settings WHERE source = 'session' AND name <> 'transaction_isolation'",
+        # The question's own transaction says what it is.
+        "SELECT name FROM pg_settings WHERE source = 'session' AND name NOT LIKE 'transaction%'",
         "SELECT objid::text FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
         "SELECT pg_listening_channels()",
         "SELECT relname FROM pg_class WHERE relpersistence = 't'",
     ]
     raw = database.engine.raw_connection()  # the one that all of these had
-    assert [raw.cursor().execute(query).fetchall() for query in left] == [[]] * len(left)
+    found = [raw.cursor().execute(query).fetchall() for query in left]
+    assert found == [[], [("statement_timeout",)], *[[]] * 3]
     raw.close()
     assert database.engine.pool.checkedin() == 1
+    database.dispose()
+
+
+@pytest.mark.postgres
+def test_a_transaction_sends_no_statements_of_its_own(clean_postgres):
+    database = Database(clean_postgres, answer_sec=4)
+    add(database)  # connects
+    sent: list[str] = []
+    event.listen(database.engine, "before_cursor_execute", lambda *given: sent.append(given[2]))
+    count(database)
+    with database.transaction() as session:
+        session.execute(text("SELECT 1"))
+    assert [statement.split()[0] for statement in sent] == ["SELECT", "SELECT"]
     database.dispose()
 
 
