@@ -145,7 +145,7 @@ def test_a_database_that_is_not_there_is_unavailable(url):
 
 @pytest.mark.postgres
 def test_nothing_but_the_limit_of_time_outlives_a_transaction(clean_postgres):
-    """And behind a pooler, which may give the connection away, not even that (tests/faults/test_in_front.py)."""
+    """A pooler may give connections away: behind one, nothing does (tests/faults/test_in_front.py)."""
     database = Database(clean_postgres, answer_sec=4)
     for number in range(20):
         with database.transaction() as session:
