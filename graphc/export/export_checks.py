@@ -49,7 +49,7 @@ _GRAPH_NODES, _FUNCTION_NODES = (protobuf_fields.GRAPH, 1), (25, 7)  # paths fro
 _OPERATOR, _ATTRIBUTE, _BRANCH_NODES = 4, 5, (5, 6, 1)  # paths from a node
 _NAME, _INTEGER = 1, 3  # of an attribute
 _NARROW = (b"NBits", b"BlockQuantized", b"DequantizeLinear")
-# Operators of 8-bit weights that onnxruntime computes with inputs rounded to 8 bits, and TVM in float32.
+# Operators of 8-bit weights whose inputs onnxruntime rounds to 8 bits, and we to 16 bits or not at all.
 ROUNDING = frozenset((b"DynamicQuantizeLSTM",))
 _QUANTISED = (b"QuantizeL", b"QLinear", b"QGemm", b"QAttention", b"MatMulInteger", b"ConvInteger")
 
