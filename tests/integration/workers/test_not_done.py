@@ -176,14 +176,18 @@ WRONG = NodeDifference("Resize_12", "Resize", 5.8e-3, 1e-4)
 ROUNDED = NodeDifference("Conv_3", "Conv", 5.8e-3, 1e-4, float64_error=1e-6, onnxruntime_float64_error=5.8e-3)
 
 
+def find_wrong_node(case_npz, **_params):
+    Path(case_npz).write_bytes(b"the node and its inputs")
+    return WRONG
+
+
+MAGNIFIED = NodeDifference("", "", 0.5, 1e-4, own_change=0.3)
+
+
 @pytest.mark.parametrize("options", [{}, NO_TRIALS], ids=["trials", "no trials"])
 def test_a_wrong_import_fails_the_job_and_is_told_first(workshop, answers, options):
-    def bisect_import(case_npz, **_params):
-        Path(case_npz).write_bytes(b"the node and its inputs")
-        return WRONG
-
     workshop.graph_answers["compare_models"] = disagree
-    answers["bisection", "bisect_import"] = bisect_import
+    answers["bisection", "bisect_import"] = find_wrong_node
     job = tuned(workshop, **options)
     finish(workshop, job)
     stored = workshop.read(lambda session: Jobs(session).get(job, None))
@@ -202,6 +206,31 @@ def test_where_onnxruntime_is_off_the_result_counts(workshop, answers):
     assert steps(told) == ["agree with onnxruntime"]
     assert "onnxruntime rounds node 'Conv_3' (Conv)" in told["skipped_steps"][0]["reason"]
     assert set(told["latency_us"]) == {"untuned", "tuned", "onnxruntime"}
+
+
+def only_tuned_differs(outputs_npz, expected_npz, **_params):
+    names = {Path(path).name.partition("-")[0] for path in (outputs_npz, expected_npz)}
+    return 0.5 if "tuned" in names else 0.0
+
+
+@pytest.mark.parametrize(
+    ("found", "step", "timed"),
+    [
+        (find_wrong_node, "check the tuned model", {"untuned", "onnxruntime"}),
+        (None, "check the tuned model", {"untuned", "onnxruntime"}),
+        (MAGNIFIED, "agree with onnxruntime", {"untuned", "tuned", "onnxruntime"}),
+    ],
+    ids=["a node alone", "nothing", "rounding"],
+)
+def test_an_import_of_a_quantised_file_that_agrees_without_schedules_is_not_wrong(
+    workshop, answers, found, step, timed
+):
+    workshop.graph_answers["compare_models"] = only_tuned_differs
+    answers["onnxruntime", "load_onnxruntime"] = LoadedEngine("onnxruntime", "1", 2, own_error=0.01)
+    answers["bisection", "bisect_import"] = found
+    told = finish_anyway(workshop)
+    assert steps(told) == [step]
+    assert set(told["latency_us"]) == timed
 
 
 def test_an_output_that_does_not_vary_is_told_by_its_name(workshop, answers):
