@@ -1,6 +1,7 @@
 """A model with an operator that TVM lacks: the largest part without it is tuned, checked and delivered."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from onnx import helper
 
 from mallorn import Job
+from mallorn.core.values.finish_report import FinishReport
+from mallorn.results.speedup import compare_whole_file
 from mallorn_runtime import Session
 from tests.acceptance.test_onnxruntime import PREPARE, packages
 from tests.fixtures.command_line import mallorn
@@ -73,7 +76,9 @@ def test_the_verdict_tells_of_the_whole_file(job: Job) -> None:
     report = job.body["report"]
     assert report["whole_file_us"] > 0
     assert report["error_vs_onnxruntime"] < 1e-4
-    assert "so the whole file is about" in job.body["verdict"]["summary"]
+    said = compare_whole_file(FinishReport.model_validate(report))  # which part is faster is the machine's
+    assert said
+    assert said in job.body["verdict"]["summary"]
 
 
 def test_the_library_computes_the_tensors_between_the_parts(folder: Path, model: Path) -> None:
@@ -142,7 +147,10 @@ def test_onnxruntime_runs_the_unchanged_file_with_the_library_where_the_sizes_ar
 ) -> None:
     x = np.random.default_rng(2).standard_normal((count, SIDE, SIDE)).astype("float32")
     np.savez(tmp_path / "inputs.npz", x=x)
-    words = model, folder, tmp_path / "inputs.npz", tmp_path / "outputs.npz", count, packages
+    tuned = tmp_path / "tuned"
+    ignored = shutil.ignore_patterns("report.json")  # it may say that onnxruntime was faster
+    shutil.copytree(folder, tuned, ignore=ignored)
+    words = model, tuned, tmp_path / "inputs.npz", tmp_path / "outputs.npz", count, packages
     capfd.readouterr()
     run_python(runtime_python, SIZES_FIXED, *map(str, words))
     assert ("Mallorn leaves" not in capfd.readouterr().err) == is_compiled
