@@ -1,13 +1,19 @@
-"""Compact binary encodings of a measurement's decisions and run times, and of long texts."""
+"""Compact binary encodings of decisions, run times, points of curves, and of long texts."""
 
 from array import array
 from collections.abc import Iterable, Sequence
+from math import isnan, nan
+from struct import Struct
 from sys import byteorder
+from typing import Final
 
 import zstandard
 
+from mallorn.core.values.learning_curve import CurvePoint
+
 _LEVEL = 9
 _MAX_TEXT_BYTES = 1 << 30
+_POINT: Final = Struct("<dqd")  # when it closed, its trials, its best time or NaN
 
 
 def pack_decisions(decisions: Iterable[int]) -> bytes:
@@ -50,6 +56,19 @@ def unpack_times(encoded: bytes) -> tuple[float, ...]:
     if byteorder == "big":
         values.byteswap()
     return tuple(values)
+
+
+def pack_points(points: Iterable[CurvePoint]) -> bytes:
+    """Encode the points of a learning curve."""
+    rows = ((one.closed_at, one.trials, nan if one.best_us is None else one.best_us) for one in points)
+    return b"".join(_POINT.pack(*row) for row in rows)
+
+
+def unpack_points(encoded: bytes) -> tuple[CurvePoint, ...]:
+    rows = _POINT.iter_unpack(encoded)
+    return tuple(
+        CurvePoint(closed_at, trials, None if isnan(best) else best) for closed_at, trials, best in rows
+    )
 
 
 def pack_text(text: str) -> bytes:

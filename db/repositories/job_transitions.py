@@ -13,6 +13,7 @@ from mallorn.core.values.job import JobStep
 from mallorn.db.repositories.finish_states import FinishSteps
 from mallorn.db.repositories.job_events_and_warnings import Events, NewJobWarning, Warnings
 from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.learning_curves import LearningCurves
 from mallorn.db.repositories.leases import LeaseToken
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.rounds import Rounds
@@ -73,6 +74,8 @@ class ReplacedCode(Jobs):
         is_bound = Job.id == job_id, Job.context_id == old.id
         update_query = update(Job).where(*is_bound).values(context_id=new.id, machine=None)
         has_moved = self.execute_and_count(update_query) == 1
+        if has_moved:
+            LearningCurves(self.session).drop_of_job(job_id)
         if has_moved and Contexts(self.session).has_measured(old.id, job_id):
             self._warn(
                 job_id,

@@ -19,6 +19,7 @@ from mallorn.db.paging import Page, decode_cursor, page
 from mallorn.db.repositories.base import UNEXPLAINED, Repository, is_owned_by, require_row
 from mallorn.db.repositories.devices import has_machine_key, machine_key_of
 from mallorn.db.repositories.job_progress import count_by_outcome
+from mallorn.db.repositories.learning_curves import LearningCurves
 from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem, is_still_held
 from mallorn.db.tables import Context, Device, Event, Job, JobLabel, TargetRow
 
@@ -299,7 +300,8 @@ class Jobs(Repository):
     def bind_context(self, job_id: str, context_id: int) -> int:
         """Bind a job to a measuring context unless it has one; return its context's id."""
         unbound = Job.id == job_id, Job.context_id.is_(None)
-        self.execute_and_count(update(Job).where(*unbound).values(context_id=context_id))
+        if self.execute_and_count(update(Job).where(*unbound).values(context_id=context_id)):
+            LearningCurves(self.session).drop_of_job(job_id)
         return self.session.execute(select(Job.context_id).where(Job.id == job_id)).scalar_one() or context_id
 
     def retarget(self, job_id: str, target_id: int) -> None:

@@ -53,8 +53,13 @@ class Rounds(Repository):
         conditions = Round.job_id == job_id, Round.state == RoundState.QUEUED
         return self.session.scalars(select(Round.id).where(*conditions).order_by(Round.id)).all()
 
+    def list_open(self, job_id: str) -> Sequence[int]:
+        """Return the ids of the job's queued and leased rounds, oldest first."""
+        conditions = Round.job_id == job_id, Round.state.in_(OPEN)
+        return self.session.scalars(select(Round.id).where(*conditions).order_by(Round.id)).all()
+
     def next_index(self, job_id: str) -> int:
-        query = select(func.coalesce(func.max(Round.index) + 1, 0)).where(Round.job_id == job_id)
+        query = select(func.coalesce(func.max(Round.index), -1) + 1).where(Round.job_id == job_id)
         return self.session.execute(query).scalar_one()
 
     def claim(self, round_id: int, worker: str, lease_sec: float) -> LeaseToken | None:

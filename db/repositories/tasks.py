@@ -2,15 +2,29 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 from uuid import NAMESPACE_URL, uuid5
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, case, exists, func, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    case,
+    exists,
+    func,
+    literal_column,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.orm import aliased
 
-from mallorn.core.states import OFF, WRITE, MeasurementKind, RoundState
+from mallorn.core.states import MeasurementKind, RoundState
+from mallorn.core.values.learning_curve import ClosedRounds, Curve, WorkloadRound
 from mallorn.db.repositories.base import Repository
+from mallorn.db.repositories.learning_curves import LearningCurves
 from mallorn.db.repositories.measurement_filters import (
     best_of_task,
     has_failed,
@@ -61,6 +75,7 @@ class Tasks(Repository):
         """Store a job's tasks; a second call for the same tasks changes nothing."""
         if tasks:
             defaults = {"job_id": job_id, "retired": "", "family_why": "", "family_since": 0}
+            defaults |= {"closed": ClosedRounds()}
             rows = [defaults | asdict(task) for task in tasks]
             self.execute_for_rows(self.insert(Task).on_conflict_do_nothing(), rows)
 
@@ -166,20 +181,6 @@ def workload_is_busy() -> ColumnElement[bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkloadRound:
-    """A round of a workload on the job's target, and its results."""
-
-    job_id: str
-    state: RoundState
-    size: int
-    trials: int
-    best_us: float | None  # without candidates that computed wrong results
-    elsewhere: bool  # all its times are from other measuring contexts than the job's
-    wall_sec: float | None
-    closed_at: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class TaskHistory:
     """A task and its rounds, as the planner reads them.
 
@@ -194,23 +195,60 @@ class TaskHistory:
     family: str
     known_at_start: int
     retired: str
-    workload_id: int
     flops: float
     args: Mapping[str, Any]  # Workload.args
     blocked: bool  # its workload has an open round on this target, of this job or another
     known_us: float | None
-    rounds: tuple[WorkloadRound, ...] = ()  # the job's, and closed ones of others, in closing order
+    workload_id: int
+    own: ClosedRounds  # the job's closed rounds
+    curve: Curve  # closed rounds of the job, and of others in its measuring context
+    open_rounds: tuple[WorkloadRound, ...]  # of the job
+    is_settled: bool  # whether its closed rounds are all stored, as LearningCurves.settle does
 
 
 class TaskHistories(Repository):
     """Reads a job's tasks, with the rounds of their workloads in its measuring context."""
 
     def of(self, job: Job) -> Sequence[TaskHistory]:
+        """Return a job's tasks.
+
+        This reads stored curves and totals, and unsettled rounds. It reads all rounds of
+        workloads of which nothing is stored, or that have candidates with wrong results.
+        """
+        curves = LearningCurves(self.session)
+        while True:
+            unsettled = curves.rounds(job)
+            tasks = self.session.execute(_tasks(job)).all()
+            workload_ids = {row.workload_id for row in tasks}
+            refuted = curves.refuted(job, workload_ids)
+            stored = curves.stored(job, workload_ids - refuted)
+            unstored = workload_ids - stored.keys() | {row.workload_id for row in tasks if row.closed is None}
+            all_rounds = curves.rounds(job, unstored) if unstored else []
+            rest = [one for one in unsettled if one.key.workload_id not in unstored]
+            # Outside of a snapshot, some may be in the stored curves by now.
+            if not curves.has_settled([one.id for one in rest if not one.results.state.is_open]):
+                break
         rounds = defaultdict[int, list[WorkloadRound]](list)
-        for workload_id, job_id, state, *results in self.session.execute(_rounds(job)):
-            rounds[workload_id].append(WorkloadRound(job_id, RoundState(state), *results))
-        tasks = [TaskHistory(*row) for row in self.session.execute(_tasks(job))]
-        return [replace(task, rounds=tuple(rounds.get(task.workload_id, ()))) for task in tasks]
+        for one in (*rest, *all_rounds):
+            rounds[one.key.workload_id].append(one.results)
+        closed_ids = {one.key.workload_id for one in unsettled if not one.results.state.is_open}
+        histories: list[TaskHistory] = []
+        for task in tasks:
+            columns, workload_id = dict(task._mapping), task.workload_id
+            closed = columns.pop("closed")
+            rows = rounds.get(workload_id, ())
+            closed_rounds = [row for row in rows if not row.state.is_open]
+            is_stored = workload_id not in unstored
+            own, curve = (closed, stored[workload_id]) if is_stored else (ClosedRounds(), Curve())
+            history = TaskHistory(
+                **columns,
+                own=own.with_rounds(row for row in closed_rounds if row.job_id == job.id),
+                curve=curve.with_rounds(closed_rounds),
+                open_rounds=tuple(row for row in rows if row.state.is_open),
+                is_settled=workload_id in refuted - closed_ids or not closed_rounds,
+            )
+            histories.append(history)
+        return histories
 
 
 def _tasks(job: Job) -> Select[*tuple[Any, ...]]:
@@ -228,7 +266,8 @@ def _tasks(job: Job) -> Select[*tuple[Any, ...]]:
     was_tried = exists(select(_Trial.id).where(same_candidate).correlate(_Finish))
     known_us = case((~was_tried, _Finish.latency_us))
     same_workload = Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id
-    is_finish = Measurement.kind == MeasurementKind.FINISH
+    # A literal, so that SQLite uses the partial index of such rows.
+    is_finish = Measurement.kind == literal_column(f"'{MeasurementKind.FINISH}'")
     is_timed = is_finish, is_eligible(Job.owner), is_usable_by_job()
     finishes = select(Measurement.id).where(*same_workload, *is_timed).order_by(Measurement.latency_us)
     best = finishes.limit(1).correlate(Task, Job).scalar_subquery()
@@ -238,37 +277,14 @@ def _tasks(job: Job) -> Select[*tuple[Any, ...]]:
     chosen_cte = of_job.cte("chosen")
     chosen_cte = chosen_cte.prefix_with("MATERIALIZED", dialect="postgresql")
     return (
-        select(*columns, Task.workload_id, Workload.flops, Workload.args, workload_is_busy(), known_us)
+        select(*columns, Workload.flops, Workload.args, Task.workload_id, Task.closed)
+        .add_columns(workload_is_busy().label("blocked"), known_us.label("known_us"))
         .join(Workload, Workload.id == Task.workload_id)
         .join(Job, Job.id == Task.job_id)
         .join(chosen_cte, chosen_cte.c.task_id == Task.id)
         .join(_Finish, _Finish.id == chosen_cte.c.finish_id, isouter=True)
         .where(Task.job_id == job.id)
         .order_by(Task.index)
-    )
-
-
-def _rounds(job: Job) -> Select[*tuple[Any, ...]]:
-    workloads = select(Task.workload_id).where(Task.job_id == job.id)
-    is_open = Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
-    is_shared = and_(Job.context_id == job.context_id, Job.dataset == WRITE, ~is_open)
-    is_counted = or_(Round.job_id == job.id, and_(func.coalesce(job.dataset, WRITE) != OFF, is_shared))
-    wall = Round.finished_at - Round.started_at
-    columns = Round.workload_id, Round.job_id, Round.state, Round.size
-    # Null in another context, or if the candidate is refuted for the job's owner.
-    is_correct = and_(Measurement.context_id == job.context_id, is_not_refuted(job.owner))
-    best = func.min(case((is_correct, Measurement.latency_us)))
-    is_timed = func.max(Measurement.latency_us).is_not(None)
-    own_us = case((Measurement.context_id == job.context_id, Measurement.latency_us))
-    trials = func.count(Measurement.id), best, and_(is_timed, func.max(own_us).is_(None))
-    trial = and_(Measurement.round_id == Round.id, Measurement.kind == MeasurementKind.TRIAL)
-    return (
-        select(*columns, *trials, wall, Round.finished_at)
-        .join(Job, Job.id == Round.job_id)
-        .join(Measurement, trial, isouter=True)
-        .where(Round.workload_id.in_(workloads), Round.target_id == job.target_id, is_counted)
-        .group_by(Round.id)
-        .order_by(is_open, Round.finished_at, Round.id)
     )
 
 

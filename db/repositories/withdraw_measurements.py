@@ -16,6 +16,7 @@ from mallorn.core.values.fleet import DisturbedInterval, Withdrawn
 from mallorn.db.repositories.base import Repository, require_row
 from mallorn.db.repositories.cost_models import CostModels
 from mallorn.db.repositories.dataset_statistics import COUNTS, Counts
+from mallorn.db.repositories.learning_curves import LearningCurves
 from mallorn.db.repositories.measurements import Measurements
 from mallorn.db.tables import CostModelRow, Device, FinishStep, Job, Measurement, Schedule, Task, Workload
 
@@ -77,6 +78,7 @@ class Withdrawals(Repository):
         decisions = delete(FinishStep).where(FinishStep.job_id.in_(jobs))
         self.execute_and_count(decisions)  # their finish decides again
         error = Measurement.outcome + ": " + func.coalesce(Measurement.error, "")
+        places = self._places(from_device)
         values = {"outcome": Outcome.WITHDRAWN, "latency_us": None, "bound_us": None, "error": error}
         last_id = 0
         query = _ids(from_device).order_by(Measurement.id).limit(AT_A_TIME)
@@ -86,6 +88,7 @@ class Withdrawals(Repository):
             counts.adjust_outcome_counts(-1, is_in_portion)
             self.execute_and_count(update(Measurement).where(is_in_portion).values(values))
             counts.adjust_outcome_counts(1, is_in_portion)
+        LearningCurves(self.session).drop(places)
         return withdrawn
 
     def mark_disturbed(self, name: str, interval: DisturbedInterval) -> int:
@@ -99,7 +102,15 @@ class Withdrawals(Repository):
     def turn_into_bounds(self, condition: ColumnElement[bool], share: float) -> int:
         """Turn these rows' times into upper bounds; deactivate models trained on them."""
         self._deactivate_models_trained_on(condition)
-        return Measurements(self.session).mark_as_bounds(share, condition)
+        places = self._places(condition)
+        count = Measurements(self.session).mark_as_bounds(share, condition)
+        LearningCurves(self.session).drop(places)
+        return count
+
+    def _places(self, condition: ColumnElement[bool]) -> Sequence[tuple[int, int]]:
+        """Return the ids of workload and target of rows before they change."""
+        query = select(Measurement.workload_id, Measurement.target_id).where(condition).distinct()
+        return [(workload_id, target_id) for workload_id, target_id in self.session.execute(query)]
 
     def _deactivate_models_trained_on(self, condition: ColumnElement[bool]) -> None:
         is_trained = self.is_among(CostModelRow.id, self._cost_models_trained_on(condition))

@@ -18,4 +18,14 @@ from mallorn.db.tables.dataset import (
     Workload,
 )
 from mallorn.db.tables.devices_workers_leases import Device, LeaseRow, Tick, Worker
-from mallorn.db.tables.jobs import Event, FinishStep, Job, JobLabel, Model, Round, StageRun, Task
+from mallorn.db.tables.jobs import (
+    Event,
+    FinishStep,
+    Job,
+    JobLabel,
+    LearningCurve,
+    Model,
+    Round,
+    StageRun,
+    Task,
+)

@@ -101,6 +101,11 @@ class Measurement(Base):
             "sketch_id",
             condition="outcome = 'wrong_result'",
         ),
+        # Few rows: times of finish stages. And a candidate's trials, to know whether it was tried.
+        partial_index(
+            "ix_measurements_finish", "workload_id", "target_id", "latency_us", condition="kind = 'finish'"
+        ),
+        Index("ix_measurements_candidate", "sketch_id", "decisions"),
         # Each row of another dataset is stored once. Two copies of a database may give the
         # same id to different rows: hence the date.
         partial_index(

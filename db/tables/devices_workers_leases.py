@@ -22,6 +22,7 @@ class Device(Base):
     info: Mapped[DeviceInfo] = mapped_column(ValueType(DeviceInfo))
     machine: Mapped[DeviceMachine | None] = mapped_column(ValueType(DeviceMachine))
     last_seen: Mapped[Timestamp]
+    changed_at: Mapped[Timestamp | None]  # when it last came, became another machine, or stopped
 
 
 class Worker(Base):
@@ -35,6 +36,7 @@ class Worker(Base):
     busy_with: Mapped[str] = mapped_column(default="")
     started_at: Mapped[Timestamp]
     last_seen: Mapped[Timestamp]
+    changed_at: Mapped[Timestamp | None]  # when it last came, or what it reports of itself changed
 
 
 class Tick(Base):

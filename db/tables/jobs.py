@@ -1,6 +1,6 @@
 """Models, jobs, and the tasks, rounds, steps and events of a job."""
 
-from sqlalchemy import ForeignKey, Index, UniqueConstraint, false
+from sqlalchemy import ForeignKey, Index, LargeBinary, UniqueConstraint, false
 from sqlalchemy.orm import Mapped, mapped_column
 
 from mallorn.core.states import WRITE, Cause, JobState, RoundState
@@ -8,6 +8,7 @@ from mallorn.core.values.decision_log import RoundNotes, RoundStats
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.graph_report import GraphReport
 from mallorn.core.values.job import JobStep, JobWarning, SuggestedOptions
+from mallorn.core.values.learning_curve import ClosedRounds
 from mallorn.core.values.machine import Machine
 from mallorn.core.values.trial import DecidedTask
 from mallorn.db.tables.base import Base, BigId, CreatedAt, IdPk, Json, Timestamp, ValueType, partial_index
@@ -137,6 +138,8 @@ class Task(Base):
     family_since: Mapped[int] = mapped_column(BigId, default=0)  # only later rounds count in its test
     known_at_start: Mapped[int] = mapped_column(default=0)  # measurements that existed before this job
     retired: Mapped[str] = mapped_column(default="")  # why no more rounds are planned, as text
+    # Totals of its settled rounds; None: to be computed from all its rounds.
+    closed: Mapped[ClosedRounds | None] = mapped_column(ValueType(ClosedRounds))
 
 
 class Round(Base):
@@ -151,6 +154,8 @@ class Round(Base):
         UniqueConstraint("job_id", "index"),
         Index("ix_rounds_state", "state"),
         Index("ix_rounds_finished", "finished_at"),
+        Index("ix_rounds_job_finished", "job_id", "finished_at"),
+        Index("ix_rounds_target_finished", "target_id", "finished_at"),
         Index("ix_rounds_workload", "workload_id", "target_id", "state"),
         # One round in flight per workload and target, so that it sees all earlier results. A
         # detached round, which may wait for days, keeps only its own job from its workload.
@@ -161,6 +166,8 @@ class Round(Base):
             condition="state in ('queued', 'leased') and not detached",
             unique=True,
         ),
+        # Few rows: open rounds, and those that closed since a plan read them.
+        partial_index("ix_rounds_unsettled", "workload_id", "target_id", condition="not settled"),
     )
 
     id: Mapped[IdPk]
@@ -183,6 +190,26 @@ class Round(Base):
     started_at: Mapped[Timestamp | None]
     finished_at: Mapped[Timestamp | None]
     stats: Mapped[RoundStats | None] = mapped_column(ValueType(RoundStats))
+    # Whether its results are in its task's `closed` and in its workload's learning curve, if stored.
+    settled: Mapped[bool] = mapped_column(default=False, server_default=false())
+
+
+class LearningCurve(Base):
+    """The settled rounds of a workload in a measuring context, in closing order, for plans.
+
+    `scope` is empty for rounds of jobs that write to the dataset, otherwise the id of the
+    only job whose rounds it holds. A row can be deleted any time: it is computed again.
+    """
+
+    __tablename__ = "learning_curves"
+
+    workload_id: Mapped[int] = mapped_column(BigId, ForeignKey("workloads.id"), primary_key=True)
+    target_id: Mapped[int] = mapped_column(BigId, ForeignKey("targets.id"), primary_key=True)
+    context_id: Mapped[int] = mapped_column(BigId, primary_key=True)  # 0: its jobs have none yet
+    scope: Mapped[str] = mapped_column(primary_key=True)
+    points: Mapped[bytes] = mapped_column(LargeBinary)  # mallorn.db.measurement_codec.pack_points
+    timed_trials: Mapped[int] = mapped_column(BigId)  # of done rounds, with the seconds that these took
+    timed_sec: Mapped[float]
 
 
 class StageRun(Base):

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Final
@@ -11,25 +12,29 @@ from sqlalchemy.orm import Session
 from mallorn.core import queues
 from mallorn.core.check_plugin_classes import check_allowed_classes, convert_plugin_errors
 from mallorn.core.cost_model_name import private_family_prefix
-from mallorn.core.errors import ClassRefused, MissingPackage, PluginFailed, UnknownName
+from mallorn.core.errors import ClassRefused, MallornError, MissingPackage, PluginFailed, UnknownName
 from mallorn.core.job_options import JobOptions, KeptOptions
+from mallorn.core.log_setup import log_survived_error
 from mallorn.core.registry import resolve
 from mallorn.core.settings import settings
-from mallorn.core.states import WRITE, ZERO_SHOT, Cause, JobState, RoundState, Waiting
+from mallorn.core.states import WRITE, ZERO_SHOT, Cause, JobState, Waiting
 from mallorn.core.targets import Target
 from mallorn.core.values.event import FamilyChangedEvent, FinishingEvent, RoundPlannedEvent
+from mallorn.core.values.learning_curve import ClosedRounds, Curve
 from mallorn.core.values.machine import machine_limit_us
 from mallorn.db.repositories.devices import machine_key_of
 from mallorn.db.repositories.fair_shares import FairShares
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.job_transitions import ReplacedCode, fail_job
 from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.learning_curves import LearningCurves
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.targets import Targets
-from mallorn.db.repositories.tasks import TaskHistories, TaskHistory, Tasks, WorkloadRound
+from mallorn.db.repositories.tasks import TaskHistories, TaskHistory, Tasks
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.repositories.workload_families import FamilyMember, RankedRound, WorkloadFamilies
+from mallorn.db.session import Database
 from mallorn.db.tables import Device, Job
 from mallorn.services.control.wait_for_device import WaitLimit, wait_for_device
 from mallorn.services.control.wake_messages import Message
@@ -51,42 +56,18 @@ log = logging.getLogger(__name__)
 
 def iterate_curve_points(job: Job, task: TaskHistory) -> Iterator[Point]:
     """Yield, per measured round of a task, the trials so far and the round's best time."""
-    rounds = [row for row in task.rounds if has_run(row) and row.trials and not row.elsewhere]
     # `known_at_start` counts the dataset's rows at import; subtract rounds yielded here.
-    earlier = [row for row in rounds if row.job_id != job.id and (row.closed_at or 0.0) < job.created_at]
-    trials = max(0, task.known_at_start - sum(row.trials for row in earlier))
-    for row in rounds:
-        trials += row.trials
-        yield Point(trials, row.best_us)
+    earlier = sum(point.trials for point in task.curve.points if point.closed_at < job.created_at)
+    trials = max(0, task.known_at_start - earlier)
+    for point in task.curve.points:
+        trials += point.trials
+        yield Point(trials, point.best_us)
 
 
-def has_run(row: WorkloadRound) -> bool:
-    """Return whether a round is closed and was not withdrawn before any worker began it."""
-    return not row.state.is_open and (row.trials > 0 or row.state != RoundState.CANCELLED)
-
-
-def seconds_per_trial(rounds: Iterable[WorkloadRound]) -> float | None:
-    """Return the mean seconds per trial of the finished rounds; None if there is none."""
-    timed = [row for row in rounds if row.state == RoundState.DONE and row.wall_sec and row.trials]
-    trials = sum(row.trials for row in timed)
-    return sum(row.wall_sec or 0.0 for row in timed) / trials if trials else None
-
-
-def rounds_without_result(closed_rounds: Sequence[WorkloadRound]) -> int:
-    """Count rounds that measured or were given up since the last one with a valid result."""
-    count = 0
-    for row in reversed(closed_rounds):
-        if row.best_us is not None:
-            break
-        count += row.trials > 0 or row.state == RoundState.POISON
-    return count
-
-
-def count_newest_lost_rounds(closed_rounds: Sequence[WorkloadRound]) -> int:
-    """Return how many of the newest rounds in a row were given up (state POISON)."""
-    states = [row.state for row in closed_rounds if row.state != RoundState.CANCELLED]
-    newest_first = enumerate(reversed(states))
-    return next((count for count, state in newest_first if state != RoundState.POISON), len(states))
+def mean_seconds_per_trial(parts: Iterable[Curve | ClosedRounds]) -> float | None:
+    """Return the mean seconds per trial of finished rounds; None if there is none."""
+    timed = [part for part in parts if part.timed_trials]
+    return sum(part.timed_sec for part in timed) / sum(part.timed_trials for part in timed) if timed else None
 
 
 def ensure_measuring_context(session: Session, device: Device, options: JobOptions) -> int:
@@ -104,8 +85,6 @@ def ensure_measuring_context(session: Session, device: Device, options: JobOptio
 
 def job_view(session: Session, job: Job, options: JobOptions, tasks: Sequence[TaskHistory]) -> JobView:
     """Return the planner's input for a job; `max_open_rounds`, still 0, is to be set by the caller."""
-    own = [row for task in tasks for row in task.rounds if row.job_id == job.id]
-    all_rounds = [row for task in tasks for row in task.rounds]
     target = Target(Targets(session).get(job.target_id).text)
     return JobView(
         id=job.id,
@@ -117,15 +96,14 @@ def job_view(session: Session, job: Job, options: JobOptions, tasks: Sequence[Ta
         rounds_planned=Rounds(session).next_index(job.id),
         max_open_rounds=0,
         seconds_left=FairShares(session).seconds_left(job.id),
-        seconds_per_trial=seconds_per_trial(own) or seconds_per_trial(all_rounds),
+        seconds_per_trial=mean_seconds_per_trial([task.own for task in tasks])
+        or mean_seconds_per_trial([task.curve for task in tasks]),
         task_trials=options.task_trials,
         usual_size=GPU_ROUND_SIZE if target.is_gpu else ROUND_SIZE,
     )
 
 
 def _task_view(job: Job, task: TaskHistory, patterns: Sequence[str]) -> TaskView:
-    own = [row for row in task.rounds if row.job_id == job.id]
-    closed_rounds = [row for row in own if has_run(row) and not row.elsewhere]
     return TaskView(
         id=task.id,
         index=task.index,
@@ -133,19 +111,19 @@ def _task_view(job: Job, task: TaskHistory, patterns: Sequence[str]) -> TaskView
         weight=task.weight,
         flops=task.flops,
         family=task.family,
-        trials=sum(row.trials for row in own),
-        in_flight=sum(row.size - row.trials for row in own if row.state.is_open),
+        trials=task.own.trials + sum(row.trials for row in task.open_rounds),
+        in_flight=sum(row.size - row.trials for row in task.open_rounds),
         blocked=bool(task.blocked),
-        rounds=len(closed_rounds),
+        rounds=task.own.rounds,
         points=tuple(iterate_curve_points(job, task)),
         known_us=task.known_us,
-        seconds_per_trial=seconds_per_trial(task.rounds),
-        failed_rounds=rounds_without_result(closed_rounds),
-        lost_rounds=count_newest_lost_rounds(closed_rounds),
+        seconds_per_trial=mean_seconds_per_trial([task.curve]),
+        failed_rounds=task.own.failed_rounds,
+        lost_rounds=task.own.lost_rounds,
         # A task has weight 0 if only replaced code extracted it from the model.
         left_out=not task.weight
         or (bool(patterns) and not any(fnmatchcase(task.name, pattern) for pattern in patterns)),
-        exhausted=any(row.state == RoundState.DONE and row.trials < row.size for row in closed_rounds),
+        exhausted=task.own.is_exhausted,
         retired=task.retired,
         limit_us=machine_limit_us(job.machine, task.flops, task.args["args"]),
     )
@@ -159,6 +137,32 @@ class PlannedJob:
     opened: int = 0
     candidates: int = 0
     over: bool = False
+    has_unsettled_rounds: bool = False  # closed rounds that `settle_rounds` would store
+
+
+@dataclass(frozen=True, slots=True)
+class JobBasis:
+    """What must be the same when a plan is stored as when the job was read for it."""
+
+    columns: tuple[object, ...]
+    next_index: int
+    open_rounds: tuple[int, ...]
+    max_new_rounds: int
+
+    @classmethod
+    def of(cls, session: Session, job: Job, max_new_rounds: int) -> "JobBasis":
+        columns = job.state, job.context_id, job.machine, job.trials, job.minutes, job.options
+        rounds = Rounds(session)
+        return cls(columns, rounds.next_index(job.id), tuple(rounds.list_open(job.id)), max_new_rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDraft:
+    """A plan that was computed without a lock on the job."""
+
+    basis: JobBasis
+    tasks: Sequence[TaskHistory]
+    plan: JobPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +170,40 @@ class _JobStep:
     session: Session
     job: Job
     options: JobOptions
+    draft: PlanDraft | None = None
+
+
+def draft_plan(database: Database, job_id: str, max_new_rounds: int) -> PlanDraft | None:
+    """Plan a job without locking it; None if `plan_job` must change or look for more first."""
+    if not max_new_rounds:
+        return None
+    with database.session() as session, suppress(MallornError):  # plan_job handles such errors
+        job = Jobs(session).get(job_id, None)
+        options = KeptOptions.model_validate(job.options)
+        is_bound = job.state == JobState.TUNING and job.context_id is not None
+        if not is_bound or options.is_detached or not options.needs_measurements:
+            return None
+        left = FairShares(session).seconds_left(job_id)
+        if (left is not None and left <= 0) or WorkloadFamilies(session).workloads_without_family(job_id):
+            return None
+        options.check_all_readable()
+        check_allowed_classes(options, settings().plugins)
+        with convert_plugin_errors(("policy", options.policy)):
+            basis = JobBasis.of(session, job, max_new_rounds)
+            return PlanDraft(basis, *_read_and_plan(session, job, options, max_new_rounds))
+    return None
+
+
+def settle_rounds(database: Database, job_id: str) -> None:
+    """Store what later plans need of the closed rounds of a job's workloads.
+
+    Plans are right without it, and the next plan tries again, so no failure ends planning.
+    """
+    try:
+        with database.transaction() as session:
+            LearningCurves(session).settle(Jobs(session).get(job_id, None))
+    except Exception as error:
+        log_survived_error("could not store the learning curves of a job", error)
 
 
 def plan_job(
@@ -175,24 +213,27 @@ def plan_job(
     devices: Sequence[Device],
     wait_limit: WaitLimit,
     is_carried_in_files: bool = False,
+    draft: PlanDraft | None = None,
 ) -> PlannedJob:
     """Plan a job and open at most `max_new_rounds` rounds, or end its tuning, or let it wait.
 
     `devices` are the live devices of its target. A job for a device that no worker reaches
     gets rounds only if `carried`: they are then taken to the device in files (`mallorn
-    batch`).
+    batch`). A `draft` is stored if the job is still as it was then, or else computed again.
     """
     Jobs(session).lock_job(job_id)
     job = Jobs(session).get(job_id, None)
     if job.state != JobState.TUNING:
         return PlannedJob(over=True)
     options = KeptOptions.model_validate(job.options)
-    step = _JobStep(session, job, options)
+    step = _JobStep(session, job, options, draft)
     try:
         options.check_all_readable()
         check_allowed_classes(step.options, settings().plugins)
         with convert_plugin_errors(("policy", step.options.policy), ("families", step.options.families)):
             turn, jobs = PlannedJob(messages=group_into_families(session, job, options)), Jobs(session)
+            if turn.messages:  # workloads have moved to other families
+                step = replace(step, draft=None)
             if options.is_detached:  # no worker reaches the device; first results name its host class
                 if not job.waiting_because:
                     jobs.set_waiting(job_id, Waiting(NEEDS_BATCH, f"mallorn batch next {job_id} -o FILE"))
@@ -257,14 +298,23 @@ def _compute_job_plan(step: _JobStep, max_new_rounds: int) -> tuple[Sequence[Tas
         Rounds(step.session).cancel_queued(step.job.id)  # past the deadline
     if not max_new_rounds and Rounds(step.session).has_open(step.job.id):
         return (), JobPlan()  # no history would open a round, or end tuning
-    tasks = TaskHistories(step.session).of(step.job)
-    view = job_view(step.session, step.job, step.options, tasks)
+    if (draft := step.draft) and draft.basis == JobBasis.of(step.session, step.job, max_new_rounds):
+        return draft.tasks, draft.plan
+    return _read_and_plan(step.session, step.job, step.options, max_new_rounds)
+
+
+def _read_and_plan(
+    session: Session, job: Job, options: JobOptions, max_new_rounds: int
+) -> tuple[Sequence[TaskHistory], JobPlan]:
+    tasks = TaskHistories(session).of(job)
+    view = job_view(session, job, options, tasks)
     return tasks, plan_rounds(replace(view, max_open_rounds=view.open_rounds + max_new_rounds))
 
 
 def _apply_job_plan(
     step: _JobStep, turn: PlannedJob, tasks: Sequence[TaskHistory], decision: JobPlan
 ) -> None:
+    turn.has_unsettled_rounds = not all(task.is_settled for task in tasks)
     Tasks(step.session).retire(decision.retired)
     jobs, events, job_id = Jobs(step.session), Events(step.session), step.job.id
     if reason := decision.finished:

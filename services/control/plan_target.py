@@ -23,7 +23,7 @@ from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.session import Database
 from mallorn.db.tables import Device
-from mallorn.services.control.plan_job import plan_job
+from mallorn.services.control.plan_job import draft_plan, plan_job, settle_rounds
 from mallorn.services.control.wait_for_device import USUAL, WaitLimit
 from mallorn.services.control.wake_messages import Message
 from mallorn.services.planner.fair_share import JobShare, charge_job, distribute_rounds
@@ -117,8 +117,9 @@ class _TargetStep:
 
     def _plan_one(self, job_id: str, max_new_rounds: int) -> None:
         try:
+            draft = draft_plan(self._database, job_id, max_new_rounds)
             with self._database.transaction() as session:
-                turn = plan_job(session, job_id, max_new_rounds, self._devices, self._patience)
+                turn = plan_job(session, job_id, max_new_rounds, self._devices, self._patience, draft=draft)
                 share = charge_job([*self._jobs.values()], job_id, turn.candidates)
                 FairShares(session).take_turn(job_id, share.share_pass, share.owner_pass)
         except (Unavailable, StorageFull):
@@ -144,3 +145,5 @@ class _TargetStep:
             del self._jobs[job_id]
         if turn.opened < max_new_rounds:
             self._able.discard(job_id)
+        if turn.has_unsettled_rounds:
+            settle_rounds(self._database, job_id)

@@ -27,10 +27,10 @@ def raising(job: str, error: BaseException) -> Callable[..., Any]:
     """A turn that is as ever, but for one job."""
     take_turn = planning.plan_job
 
-    def turn(session: Any, job_id: str, *rest: Any) -> Any:
+    def turn(session: Any, job_id: str, *rest: Any, **options: Any) -> Any:
         if job_id == job:
             raise error
-        return take_turn(session, job_id, *rest)
+        return take_turn(session, job_id, *rest, **options)
 
     return turn
 

@@ -88,10 +88,10 @@ def test_the_planner_counts_the_rounds_that_the_job_may_use(datasets, dataset):
     def read(session):
         job = Jobs(session).get(datasets.jobs[dataset], None)
         [summary, *_] = Tasks(session).summaries(job.id)
-        return TaskHistories(session).of(job)[0].rounds, summary.best_us
+        return TaskHistories(session).of(job)[0].curve.points, summary.best_us
 
-    rounds, best_us = datasets.read(read)
-    assert {one.best_us for one in rounds} == READABLE[dataset]
+    points, best_us = datasets.read(read)
+    assert {one.best_us for one in points} == READABLE[dataset]
     assert best_us == min(READABLE[dataset])
 
 

@@ -44,7 +44,7 @@ class Owners(Rows):
             job = Jobs(session).get(self.jobs[owner], None)
             [best] = Trials(session, job).best(self.workloads["w0"], self.target_id)
             summary = Tasks(session).summaries(job.id)[0]
-            rounds = [one.best_us for one in TaskHistories(session).of(job)[0].rounds]
+            rounds = [one.best_us for one in TaskHistories(session).of(job)[0].curve.points]
             return {best.latency_us, summary.best_us, min(us for us in rounds if us is not None)}
 
         [us] = self.read(read)

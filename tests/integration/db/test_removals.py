@@ -116,7 +116,7 @@ def test_rounds_of_a_deleted_job_go_on_telling_the_planner_what_they_brought(row
         return rows.read(lambda session: TaskHistories(session).of(Jobs(session).get(other, None)))
 
     before = standing()
-    assert [found.best_us for found in before[0].rounds] == [10.0]
+    assert [found.best_us for found in before[0].curve.points] == [10.0]
     remove(rows)
     assert standing() == before
 
