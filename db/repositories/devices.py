@@ -11,6 +11,7 @@ from mallorn.core.values.fleet import DeviceInfo, DeviceMachine
 from mallorn.core.values.machine import Machine
 from mallorn.db.database_clock import now
 from mallorn.db.repositories.base import Repository, seconds_from_now
+from mallorn.db.repositories.workers import FRESH_SEC
 from mallorn.db.tables import Context, Device
 from mallorn.db.tables.base import JsonType
 
@@ -74,13 +75,17 @@ class Devices(Repository):
         new_keys = {machine_key_of(device) for device in stale if device.name not in same_machine}
         machines = {key: self.machine_of(key) for key in new_keys}
         values = [
-            asdict(device) | {"machine": machines.get(machine_key_of(device)), "last_seen": now()}
+            asdict(device)
+            | {"machine": machines.get(machine_key_of(device)), "last_seen": now(), "changed_at": now()}
             for device in stale
         ]
         insert = self.insert(Device).values(values)
         is_same = and_(*(getattr(Device, name) == insert.excluded[name] for name in _LIKE))
         machine = case((is_same, Device.machine), else_=insert.excluded.machine)
-        updates = {name: insert.excluded[name] for name in _SEEN} | {"last_seen": now(), "machine": machine}
+        was_live = Device.last_seen > seconds_from_now(-FRESH_SEC), ~_is_stopped()
+        changed_at = case((and_(is_same, *was_live), Device.changed_at), else_=now())
+        updates = {name: insert.excluded[name] for name in _SEEN}
+        updates |= {"last_seen": now(), "machine": machine, "changed_at": changed_at}
         self.session.execute(insert.on_conflict_do_update(index_elements=["name"], set_=updates))
 
     def find_unprobed(self, names: Collection[str]) -> set[str]:
@@ -141,12 +146,12 @@ class Devices(Repository):
     def mark_stopped(self, present: Collection[str], silent_sec: float) -> None:
         """Mark unlisted devices (not in `present`), unseen for `silent_sec`, as stopped."""
         is_gone = Device.name.not_in(present), Device.last_seen < seconds_from_now(-silent_sec)
-        is_marked = func.coalesce(type_coerce(Device.info, JsonType)["stopped"].as_boolean(), false())
-        query = select(Device.id, Device.info).where(*is_gone, ~is_marked).order_by(Device.name)
+        query = select(Device.id, Device.info).where(*is_gone, ~_is_stopped()).order_by(Device.name)
         rows = self.session.execute(query)
         for device_id, info in rows.all():
             new_info = info.model_copy(update={"stopped": True, "busy": False})
-            self.execute_and_count(update(Device).where(Device.id == device_id).values(info=new_info))
+            values = {"info": new_info, "changed_at": now()}
+            self.execute_and_count(update(Device).where(Device.id == device_id).values(values))
 
     def list(self, fresh_sec: float | None = None, target_id: int | None = None) -> Sequence[Device]:
         """Return devices by name, only those seen within `fresh_sec` if given."""
@@ -156,6 +161,10 @@ class Devices(Repository):
         if target_id is not None:
             query = query.where(Device.target_id == target_id)
         return self.session.scalars(query).all()
+
+
+def _is_stopped() -> ColumnElement[bool]:
+    return func.coalesce(type_coerce(Device.info, JsonType)["stopped"].as_boolean(), false())
 
 
 def has_machine_key(key: MachineKey) -> ColumnElement[bool]:

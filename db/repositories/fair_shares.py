@@ -2,15 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, case, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, case, exists, func, or_, select, update
 
 from mallorn.core.estimate_finish_time import FINISH_SEC, FINISH_SEC_PER_TASK, MOST_OF_BUDGET
-from mallorn.core.states import JobState
+from mallorn.core.states import Cause, JobState
 from mallorn.db.database_clock import now
-from mallorn.db.repositories.base import Repository
+from mallorn.db.repositories.base import Repository, seconds_from_now
 from mallorn.db.repositories.tasks import workload_is_busy
-from mallorn.db.tables import Job, Round, Task
+from mallorn.db.repositories.workers import FRESH_SEC
+from mallorn.db.tables import Device, Job, Round, Task, Worker
+
+BACKSTOP_SEC: Final = 180.0
+OVERLAP_SEC: Final = 20.0  # longer than a plan takes, which may not know what changed meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +52,47 @@ class FairShares(Repository):
         return self.session.scalar(select(_seconds_left()).where(Job.id == job_id))
 
     def list_jobs_to_plan(self, per_target: int) -> Sequence[str]:
-        """Return the tuning jobs to plan now.
+        """Return the tuning jobs whose next plan may differ from their last.
 
-        These are jobs that were never planned, had a round end since, or are out of
-        time; and of each target the `per_target` jobs that were planned longest ago.
+        These are jobs that were never planned, had a round end since, or are out of time.
+        They are also, of each target, the `per_target` jobs planned longest ago of those
+        that wait for a device, whose devices or workers have changed since, or whose plan
+        is BACKSTOP_SEC old; and one job if any round of the target has ended since its last
+        plan, because the job of that round may have ended, too.
         """
-        place = func.row_number().over(partition_by=Job.target_id, order_by=(Job.planned_at, Job.id))
         closed_rounds = Round.job_id == Job.id, Round.finished_at > Job.planned_at
         has_closed = exists(select(Round.id).where(*closed_rounds).correlate(Job))
-        news = or_(Job.planned_at.is_(None), has_closed, _seconds_left() < 0)
-        tuning = select(Job.id, news.label("news"), place.label("place")).where(Job.state == JobState.TUNING)
-        waiting = tuning.subquery()
-        is_due = or_(waiting.c.news, waiting.c.place <= per_target)
-        return self.session.scalars(select(waiting.c.id).where(is_due).order_by(waiting.c.place)).all()
+        is_late = and_(Job.minutes.is_not(None), _seconds_left() < 0)
+        news = or_(Job.planned_at.is_(None), has_closed, is_late)
+        devices = _select_last_change(Device, Device.target_id).group_by(Device.target_id).subquery()
+        workers = _select_last_change(Worker).scalar_subquery()
+        due = or_(
+            Job.cause != Cause.OTHER,
+            Job.planned_at < seconds_from_now(-BACKSTOP_SEC),
+            Job.planned_at < devices.c.changed_at + OVERLAP_SEC,
+            Job.planned_at < workers + OVERLAP_SEC,
+        )
+        last_plan = func.max(Job.planned_at).over(partition_by=Job.target_id).label("last_plan")
+        columns = Job.id, Job.target_id, Job.planned_at, news.label("news"), due.label("due"), last_plan
+        query = select(*columns).join(devices, devices.c.target_id == Job.target_id, isouter=True)
+        jobs = query.where(Job.state == JobState.TUNING).subquery()
+        order = case((jobs.c.due, 0), else_=1), jobs.c.planned_at, jobs.c.id
+        place = func.row_number().over(partition_by=jobs.c.target_id, order_by=order).label("place")
+        placed = select(jobs, place).subquery()
+        of_target = Round.target_id == placed.c.target_id, Round.finished_at > placed.c.last_plan
+        is_first = and_(placed.c.place == 1, exists(select(Round.id).where(*of_target).correlate(placed)))
+        is_chosen = or_(placed.c.news, and_(placed.c.due, placed.c.place <= per_target), is_first)
+        return self.session.scalars(select(placed.c.id).where(is_chosen).order_by(placed.c.place)).all()
+
+
+def _select_last_change(table: type[Device | Worker], *columns: Any) -> Select[*tuple[Any, ...]]:
+    """Return the query for the time of the last change: one came, changed, stopped or fell silent."""
+    silent_at = case(
+        (table.last_seen <= seconds_from_now(-FRESH_SEC), table.last_seen + FRESH_SEC), else_=0.0
+    )
+    changed_at = func.coalesce(table.changed_at, 0.0)
+    last = func.max(case((silent_at > changed_at, silent_at), else_=changed_at))
+    return select(*columns, last.label("changed_at"))
 
 
 def _seconds_left() -> ColumnElement[float | None]:

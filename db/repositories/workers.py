@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Row, case, delete, func, insert, or_, select, update
+from sqlalchemy import Row, and_, case, delete, func, insert, or_, select, update
 
 from mallorn.core.states import JobState, MeasurementKind, RoundState, StageKind
 from mallorn.core.values.fleet import RoundOnWorker, StageOnWorker, WorkerInfo
@@ -25,7 +25,10 @@ class Workers(Repository):
     def record_seen(self, worker_id: str, host_id: str, info: WorkerInfo, busy_with: str = "") -> None:
         """Record that a worker is alive now: insert or update its row."""
         values = {"host_id": host_id, "info": info, "busy_with": busy_with, "last_seen": now()}
-        insert = self.insert(Worker).values(id=worker_id, started_at=now(), **values)
+        insert = self.insert(Worker).values(id=worker_id, started_at=now(), changed_at=now(), **values)
+        is_fresh = Worker.last_seen > seconds_from_now(-FRESH_SEC)
+        is_same = and_(is_fresh, Worker.info == insert.excluded.info)
+        values["changed_at"] = case((is_same, Worker.changed_at), else_=now())
         self.session.execute(insert.on_conflict_do_update(index_elements=["id"], set_=values))
 
     def list_tuning_worker_ids(self) -> set[str]:

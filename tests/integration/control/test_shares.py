@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import event, update
@@ -10,17 +11,20 @@ from mallorn.core import queues
 from mallorn.core.device_wait_hint import ServiceAddress, describe_waiting
 from mallorn.core.states import Cause, JobState, Waiting
 from mallorn.core.targets import parse_target
+from mallorn.core.values.fleet import DeviceInfo
 from mallorn.core.virtual_devices import add_virtual_device
 from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.control_loop_ticks import LoopTicks
-from mallorn.db.repositories.devices import Devices
+from mallorn.db.repositories.devices import Devices, SeenDevice
+from mallorn.db.repositories.fair_shares import BACKSTOP_SEC
+from mallorn.db.repositories.job_transitions import cancel
 from mallorn.db.repositories.jobs import Jobs, JobsWaitingForDevice
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.tasks import TaskHistories
 from mallorn.db.repositories.workers import Workers
-from mallorn.db.tables import Device, Job, Tick
+from mallorn.db.tables import Device, Job, Round, Tick, Worker
 from mallorn.services.control import plan_target as planning
 from mallorn.services.control.periodic_tasks import LOOKS_PER_TARGET, collect_overdue_messages
 from mallorn.services.control.plan_target import plan_target
@@ -348,28 +352,122 @@ def woken(yard):
     ]
 
 
-def test_of_many_jobs_the_sweeper_wakes_those_with_news_and_the_next_few_of_each_target(yard):
+def set_back(yard, seconds, *columns):
+    """What these columns tell happened so long before."""
+    for column in columns:
+        earlier = update(column.class_).values({column: column - seconds})
+        yard.write(lambda session, earlier=earlier: session.execute(earlier))
+
+
+@pytest.fixture
+def settled(yard):
+    """Jobs of a target, planned a minute ago; nothing has happened since, and not long before."""
     jobs = [yard.job() for _ in range(LOOKS_PER_TARGET + 3)]
-    abroad = yard.job(target_id=yard.target(cores=7))
-    assert set(woken(yard)) == {*jobs, abroad}, "nobody has looked at any of them"
-    for job in (*jobs, abroad):
+    assert set(woken(yard)) == set(jobs), "nobody has looked at any of them"
+    for job in jobs:
         yard.plan(job)
-    assert set(woken(yard)) == {*jobs[:LOOKS_PER_TARGET], abroad}
+    set_back(yard, 60.0, Job.planned_at, Round.finished_at)
+    set_back(yard, 120.0, Device.changed_at, Worker.changed_at)
+    return jobs
+
+
+@BOTH
+def test_without_news_the_sweeper_wakes_no_job(yard, settled):
+    assert woken(yard) == []
+
+
+@BOTH
+def test_the_sweeper_wakes_a_job_whose_round_ended(yard, settled):
     newest = yard.close(max(row.id for row in yard.open_rounds()))
     assert newest in woken(yard)
-    for job in woken(yard):
-        yard.plan(job)
-    assert set(jobs[LOOKS_PER_TARGET:]) - {newest} <= set(woken(yard))
+    yard.plan(newest)
+    assert newest not in woken(yard)
 
 
-def test_the_sweeper_wakes_a_job_whose_time_is_over(yard):
-    late, *others = [yard.job() for _ in range(LOOKS_PER_TARGET + 2)]
-    for job in (*others, late):
+def test_rounds_of_a_job_that_was_cancelled_leave_their_slots_to_a_job_that_the_sweeper_wakes(yard, settled):
+    holder = yard.open_rounds()[0].job_id
+    yard.write(lambda session: cancel(session, holder, "ada", "by its owner"))
+    (first,) = woken(yard)
+    assert first != holder
+    assert yard.plan(first)
+    assert woken(yard) == []
+
+
+@pytest.mark.parametrize("table", [Device, Worker])
+@BOTH
+def test_a_few_jobs_are_woken_at_a_time_after_a_device_or_worker_came(yard, settled, table):
+    yard.workers(1)
+    yard.devices(1)
+    set_back(yard, 120.0, Device.changed_at, Worker.changed_at)
+    assert woken(yard) == []
+    set_back(yard, -90.0, table.changed_at)
+    assert woken(yard) == settled[:LOOKS_PER_TARGET]
+    set_back(yard, -60.0, Job.planned_at)  # as if they had been planned now
+    assert woken(yard) == []
+
+
+@pytest.mark.parametrize("table", [Device, Worker])
+def test_a_few_jobs_are_woken_at_a_time_after_a_device_or_worker_fell_silent(yard, settled, table):
+    yard.workers(1)
+    yard.devices(1)
+    set_back(yard, 120.0, Device.changed_at, Worker.changed_at)
+    set_back(yard, 3600.0 + 35.0, table.last_seen)  # five seconds more than it may
+    assert woken(yard) == settled[:LOOKS_PER_TARGET]
+    set_back(yard, 90.0, table.last_seen)  # before they were planned
+    assert woken(yard) == []
+
+
+def test_a_device_that_stops_or_becomes_another_machine_has_changed_and_one_that_is_seen_again_has_not(yard):
+    yard.devices(1)
+    (name, *_) = yard.read(lambda session: [device.name for device in Devices(session).list()])
+
+    def changed_after(action):
+        set_back(yard, 120.0, Device.changed_at)
+        before = yard.read(lambda session: Devices(session).get(name).changed_at)
+        yard.write(action)
+        return yard.read(lambda session: Devices(session).get(name).changed_at) != before
+
+    def seen(**changes):
+        row = SeenDevice(name, yard.workshop.target_id, "host", "made-up", 2, "0.27.0")
+        return lambda session: Devices(session).record_seen(replace(row, **changes))
+
+    assert not changed_after(seen())
+    assert changed_after(seen(host_class="other"))
+    assert not changed_after(seen(host_class="other", info=DeviceInfo(busy=True)))
+    assert changed_after(lambda session: Devices(session).mark_stopped((), -1e9))
+    assert changed_after(seen(host_class="other"))
+
+
+def test_jobs_that_wait_for_a_device_are_looked_at_in_turn(yard):
+    nowhere = yard.target(cores=9)
+    jobs = [yard.job(target_id=nowhere) for _ in range(LOOKS_PER_TARGET + 3)]
+    for job in jobs:
         yard.plan(job)
-    assert late not in woken(yard)
+    first = woken(yard)
+    assert first == jobs[:LOOKS_PER_TARGET]
+    for job in first:
+        yard.plan(job)
+    assert set(jobs[LOOKS_PER_TARGET:]) <= set(woken(yard))
+
+
+@BOTH
+def test_every_job_is_looked_at_again_after_a_while(yard, settled):
+    set_back(yard, BACKSTOP_SEC, Job.planned_at, Round.finished_at)
+    set_back(yard, BACKSTOP_SEC, Device.changed_at, Worker.changed_at)
+    looked_at = []
+    while jobs := woken(yard):
+        assert len(jobs) <= LOOKS_PER_TARGET
+        looked_at += jobs
+        for job in jobs:
+            yard.plan(job)
+    assert looked_at == settled
+
+
+def test_the_sweeper_wakes_a_job_whose_time_is_over(yard, settled):
+    late, *_ = settled
     over = update(Job).where(Job.id == late).values(minutes=1.0, created_at=Job.created_at - 60)
     yard.write(lambda session: session.execute(over))
-    assert late in woken(yard)
+    assert woken(yard) == [late]
 
 
 def test_every_worker_counts_as_a_virtual_device(yard):
