@@ -84,7 +84,7 @@ class Devices(Repository):
         machine = case((is_same, Device.machine), else_=insert.excluded.machine)
         was_live = Device.last_seen > seconds_from_now(-FRESH_SEC), ~_is_stopped()
         changed_at = case((and_(is_same, *was_live), Device.changed_at), else_=now())
-        updates = {name: insert.excluded[name] for name in _SEEN}
+        updates: dict[str, object] = {name: insert.excluded[name] for name in _SEEN}
         updates |= {"last_seen": now(), "machine": machine, "changed_at": changed_at}
         self.session.execute(insert.on_conflict_do_update(index_elements=["name"], set_=updates))
 

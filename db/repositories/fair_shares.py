@@ -7,7 +7,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Select, and_, case, exists, func, or_, select, update
 
 from mallorn.core.estimate_finish_time import FINISH_SEC, FINISH_SEC_PER_TASK, MOST_OF_BUDGET
-from mallorn.core.states import Cause, JobState
+from mallorn.core.states import Cause, JobState, RoundState
 from mallorn.db.database_clock import now
 from mallorn.db.repositories.base import Repository, seconds_from_now
 from mallorn.db.repositories.tasks import workload_is_busy
@@ -34,9 +34,19 @@ class FairShares(Repository):
     """Reads and stores jobs' pass values; `mallorn.services.planner.fair_share` computes them."""
 
     def claims(self, target_id: int) -> Sequence[Claim]:
+        """Return a target's tuning jobs by id; a job is able if a task of it is not retired,
+        and no round in flight keeps the job from its workload."""
         columns = Job.id, Job.owner, Job.priority, Job.share_pass, Job.owner_pass
         tuning = Job.state == JobState.TUNING, Job.target_id == target_id
-        is_free = Task.job_id == Job.id, Task.retired == "", ~workload_is_busy()
+        is_open = Round.target_id == target_id, Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
+        in_flight = select(Round.job_id, Round.workload_id, Round.detached).where(*is_open)
+        open_rounds = self.session.execute(in_flight).all()
+        # Few rows, so they are read once, and not searched for each task of each job.
+        busy = {workload_id for _, workload_id, is_detached in open_rounds if not is_detached}
+        detached_jobs = {job_id for job_id, _, is_detached in open_rounds if is_detached}
+        is_free = [Task.job_id == Job.id, Task.retired == "", ~self.is_among(Task.workload_id, busy)]
+        if detached_jobs:  # such a round keeps only its own job from its workload
+            is_free.append(or_(~self.is_among(Job.id, detached_jobs), ~workload_is_busy()))
         able = exists(select(Task.id).where(*is_free).correlate(Job))
         rows = self.session.execute(select(*columns, able).where(*tuning).order_by(Job.id))
         return [Claim(*row) for row in rows]

@@ -10,13 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mallorn.core.job_options import LARGEST_ROUND
-from mallorn.services.planner.fair_share import (
-    MAX_PRIORITY,
-    JobShare,
-    charge_job,
-    distribute_rounds,
-    sort_by_fair_share,
-)
+from mallorn.services.planner.fair_share import MAX_PRIORITY, JobShare, charge_job, distribute_rounds
+from tests.fixtures import sorted_shares
+from tests.fixtures.sorted_shares import sort_by_fair_share
 
 ROUNDS = 1000
 SMALLEST = 4
@@ -158,6 +154,24 @@ def test_rounds_are_dealt_to_those_that_can_use_one_as_their_turns_come(of, able
     assert sum(got.values()) == (count if present else 0)
     assert set(got) <= wanted
     assert list(got)[:1] == present[: min(1, count)]
+
+
+passes = st.none() | st.integers(0, 40).map(lambda quarter: quarter * 4.0) | st.floats(0, 200)
+stored_jobs = st.lists(
+    st.tuples(st.sampled_from("abcd"), priorities, passes, passes), min_size=1, max_size=12
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(of=stored_jobs, able=st.sets(st.integers(0, 12)), count=st.integers(0, 40), size=st.integers(0, 64))
+def test_turns_are_those_of_sorting_all_jobs_again_for_each_round(of, able, count, size) -> None:
+    jobs = [JobShare(f"j{at}", *columns) for at, columns in enumerate(of)]
+    wanted = {f"j{at}" for at in able}
+    got = distribute_rounds(jobs, wanted, count)
+    expected = sorted_shares.distribute_rounds(jobs, wanted, count)
+    assert list(got.items()) == list(expected.items())
+    for job in jobs:
+        assert charge_job(jobs, job.id, size) == sorted_shares.charge_job(jobs, job.id, size)
 
 
 @pytest.mark.parametrize("left", ["j0", "j1", "j2"])

@@ -1,0 +1,47 @@
+"""Which jobs could use a turn of their target: those with a task that no round keeps them from."""
+
+from random import Random
+
+import pytest
+from sqlalchemy import exists, select, update
+
+from mallorn.db.repositories.fair_shares import FairShares
+from mallorn.db.repositories.tasks import workload_is_busy
+from mallorn.db.tables import Job, Round, Task
+from tests.fixtures.rows import Rows
+
+WORKLOADS = tuple(f"w{at}" for at in range(5))
+
+
+def able_by_search(session, target_id):
+    """Search the rounds of each task of each job."""
+    is_free = Task.job_id == Job.id, Task.retired == "", ~workload_is_busy()
+    able = exists(select(Task.id).where(*is_free).correlate(Job))
+    return dict(session.execute(select(Job.id, able).where(Job.target_id == target_id)).all())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_job_is_able_if_a_task_has_no_round_in_flight_that_counts_for_it(database, seed):
+    random, rows = Random(seed), Rows(database, WORKLOADS)
+    jobs = [rows.job_id]
+    jobs += [
+        rows.write(lambda session: rows.add_job(session, "ada", tuple(random.sample(WORKLOADS, 2))))
+        for _ in range(8)
+    ]
+    for workload in random.sample(WORKLOADS, 4):
+        ids = select(Task.job_id).where(Task.workload_id == rows.workloads[workload])
+        owner = random.choice(sorted(rows.read(lambda session, ids=ids: session.scalars(ids).all())))
+        added = rows.write(lambda session, owner=owner, name=workload: rows.add_round(session, name, owner))
+        columns = {"detached": random.random() < 0.5, "state": random.choice(["queued", "leased", "done"])}
+        changed = update(Round).where(Round.id == added).values(columns)
+        rows.write(lambda session, changed=changed: session.execute(changed))
+    retired = update(Task).where(Task.job_id == random.choice(jobs)).values(retired="spent")
+    rows.write(lambda session: session.execute(retired))
+
+    def compare(session):
+        claims = {claim.id: claim.able for claim in FairShares(session).claims(rows.target_id)}
+        return claims, able_by_search(session, rows.target_id)
+
+    found, expected = rows.read(compare)
+    assert found == expected
+    assert len(found) == len(jobs)
