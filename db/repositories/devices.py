@@ -1,11 +1,10 @@
 """Measuring devices: their descriptions, their machines, and when they were last seen."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Final
 
 from sqlalchemy import ColumnElement, and_, case, false, func, select, type_coerce, update
-from sqlalchemy.orm import defer
 
 from mallorn.core.values.fleet import DeviceInfo, DeviceMachine
 from mallorn.core.values.machine import Machine
@@ -54,22 +53,33 @@ class Devices(Repository):
         self.record_all_seen([device])
         return self.session.scalars(select(Device.id).where(Device.name == device.name)).one()
 
-    def record_all_seen(self, devices: Iterable[SeenDevice], within_sec: float = 0.0) -> None:
-        """Record that devices answer now; skip unchanged rows newer than `within_sec`."""
+    def record_all_seen(
+        self, devices: Iterable[SeenDevice], within_sec: float = 0.0, busy_within_sec: float = 0.0
+    ) -> None:
+        """Record that devices answer now, with one query and at most one statement that writes.
+
+        Skip unchanged rows newer than `within_sec`, and rows newer than `busy_within_sec` of
+        which only `busy` has changed: each round of a device changes it twice.
+        """
         # One row per name, in one order for all writers, to prevent deadlocks.
         by_name = {device.name: device for device in sorted(devices, key=lambda device: device.name)}
-        fresh = (Device.last_seen > seconds_from_now(-within_sec)).label("fresh")
-        query = select(Device, fresh).options(defer(Device.machine)).where(Device.name.in_(by_name))
-        rows = {row.name: (row, is_fresh) for row, is_fresh in self.session.execute(query)}
-        unchanged = {
-            name
-            for name, (row, is_fresh) in rows.items()
-            if is_fresh and all(getattr(row, column) == getattr(by_name[name], column) for column in _SEEN)
-        }
+        columns = [getattr(Device, name) for name in _SEEN]
+        query = select(now() - Device.last_seen, *columns).where(self.is_among(Device.name, by_name))
+        stored = {row[0]: (age_sec, SeenDevice(*row)) for age_sec, *row in self.session.execute(query)}
+
+        def is_stale(device: SeenDevice) -> bool:
+            if device.name not in stored:
+                return True
+            age_sec, row = stored[device.name]
+            if row == device:
+                return bool(age_sec >= within_sec)
+            info = row.info.model_copy(update={"busy": device.info.busy})
+            return replace(row, info=info) != device or bool(age_sec >= busy_within_sec)
+
+        stale = [device for device in by_name.values() if is_stale(device)]
         same_machine = {
-            name for name, (row, _) in rows.items() if machine_key_of(row) == machine_key_of(by_name[name])
+            name for name, (_, row) in stored.items() if machine_key_of(row) == machine_key_of(by_name[name])
         }
-        stale = [device for name, device in by_name.items() if name not in unchanged]
         if not stale:
             return
         new_keys = {machine_key_of(device) for device in stale if device.name not in same_machine}
@@ -145,7 +155,7 @@ class Devices(Repository):
 
     def mark_stopped(self, present: Collection[str], silent_sec: float) -> None:
         """Mark unlisted devices (not in `present`), unseen for `silent_sec`, as stopped."""
-        is_gone = Device.name.not_in(present), Device.last_seen < seconds_from_now(-silent_sec)
+        is_gone = ~self.is_among(Device.name, present), Device.last_seen < seconds_from_now(-silent_sec)
         query = select(Device.id, Device.info).where(*is_gone, ~_is_stopped()).order_by(Device.name)
         rows = self.session.execute(query)
         for device_id, info in rows.all():

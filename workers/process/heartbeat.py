@@ -21,7 +21,7 @@ from mallorn.db.repositories.devices import Devices, MachineKey, SeenDevice, mac
 from mallorn.db.repositories.jobs import JobsWaitingForDevice
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.withdraw_measurements import CLOCKS_SEC, Withdrawals
-from mallorn.db.repositories.workers import Workers
+from mallorn.db.repositories.workers import FRESH_SEC, Workers
 from mallorn.db.session import Database
 from mallorn.workers.host.code_digest import TVM_VERSION, current_builder_name
 from mallorn.workers.host.host_lock import lock_identity
@@ -31,10 +31,12 @@ log = logging.getLogger(__name__)
 
 EVERY_SEC = 5.0
 TIDY_SEC = 60.0
-ENOUGH_SEC = 3.0  # a device that any worker reported this recently is not written again
+# A device that any worker reported this recently is not written again, unless it has changed.
+ENOUGH_SEC = FRESH_SEC / 2
+BUSY_SEC = 3.0  # the same if only `busy` has changed
 # A device often starts together with its worker: at first the tracker is polled more often.
 SOON_SEC, START_SEC = 0.5, 60.0
-MISSED_SEC = 2 * EVERY_SEC  # a restarted tracker lists no devices for a moment
+MISSED_SEC = ENOUGH_SEC + 2 * EVERY_SEC  # a restarted tracker lists no devices for a moment
 REMEMBERED = 4096  # most recent disturbances whose times were marked
 
 
@@ -156,7 +158,7 @@ class Heartbeat:
                 info = device.endpoint.info.model_copy(update={"busy": device.busy})
                 fields = asdict(replace(device.endpoint, info=info))
                 row_of[device.endpoint.name] = SeenDevice(target_id=ids[device.target], **fields)
-            rows.record_all_seen(row_of.values(), ENOUGH_SEC)
+            rows.record_all_seen(row_of.values(), ENOUGH_SEC, BUSY_SEC)
             rows.mark_stopped(row_of, MISSED_SEC)
             keys = {name: (name, machine_key_of(row)) for name, row in row_of.items()}
             new = {name for name, key in keys.items() if key not in self._reported_devices}

@@ -14,12 +14,12 @@ from sqlalchemy import event, update
 from mallorn.core.values.fleet import DeviceInfo, DisturbedInterval
 from mallorn.db.repositories.devices import Devices
 from mallorn.db.repositories.withdraw_measurements import CLOCKS_SEC, Withdrawals
-from mallorn.db.repositories.workers import Workers
+from mallorn.db.repositories.workers import FRESH_SEC, Workers
 from mallorn.db.session import Database
 from mallorn.db.tables import Device
 from mallorn.workers.device.device_class import Endpoint
 from mallorn.workers.measure.tracked_devices import TrackedDevice
-from mallorn.workers.process.heartbeat import ENOUGH_SEC, Heartbeat
+from mallorn.workers.process.heartbeat import BUSY_SEC, ENOUGH_SEC, EVERY_SEC, MISSED_SEC, Heartbeat
 
 TARGETS = ('{"kind":"llvm","num-cores":2}', '{"kind":"llvm","num-cores":4}')
 DEVICES = 200
@@ -89,9 +89,36 @@ def test_what_changed_is_written_however_lately_it_was_seen(database: Database) 
     tracker = fleet(3)
     call = Heartbeat(database, tracker, "w")
     call.report_devices()
+    governed = DeviceInfo(cores=2, governor="powersave")
+    tracker.known[1] = TrackedDevice(
+        "key", TARGETS[1], False, replace(tracker.known[1].endpoint, info=governed)
+    )
+    call.report_devices()
+    assert [row.info.governor for row in rows_of(database).values()] == ["", "powersave", ""]
+
+
+def test_a_device_that_only_became_busy_is_written_once_in_a_few_seconds(database: Database) -> None:
+    tracker = fleet(3)
+    call = Heartbeat(database, tracker, "w")
+    call.report_devices()
     tracker.known[1] = TrackedDevice("key", TARGETS[1], True, tracker.known[1].endpoint)
+    with statements(database) as sent:
+        call.report_devices()
+    assert {each.split()[0] for each in sent} == {"SELECT"}
+    passed(database, BUSY_SEC)
     call.report_devices()
     assert [row.info.busy for row in rows_of(database).values()] == [False, True, False]
+
+
+def test_rows_are_written_again_before_a_reader_takes_their_devices_for_silent(database: Database) -> None:
+    tracker = fleet(3)
+    call = Heartbeat(database, tracker, "w")
+    call.report_devices()
+    passed(database, ENOUGH_SEC)
+    with statements(database) as sent:
+        call.report_devices()
+    assert [each.split()[0] for each in sent].count("INSERT") == 1
+    assert ENOUGH_SEC + 2 * EVERY_SEC <= MISSED_SEC < FRESH_SEC
 
 
 def test_a_device_keeps_what_is_known_of_its_machine_until_it_is_another(database: Database) -> None:
