@@ -31,6 +31,7 @@ from mallorn.db.repositories.withdraw_measurements import Withdrawals
 from mallorn.db.repositories.workers import Activity
 from mallorn.db.tables import Job, Measurement, Round, Task
 from mallorn.services.control.plan_target import survey
+from mallorn.workers.round.train_cost_model import MOST_ROWS
 
 OWNER: Final = "local"
 LIMITS: Final = TrialLimits("0.27.0", 30.0, 10.0)
@@ -78,11 +79,11 @@ def reads(met: Met) -> dict[str, Act]:
         "due": lambda s: FairShares(s).list_jobs_to_plan(4),
         "waiting": lambda s: Leases(s).waiting(20),
         "history": lambda s: Trials(s).history(workload, on, met.newest, job.context_id, LIMITS),
-        "refit: growth": lambda s: Trials(s).count_new_family_rows(task.family, on),
+        "refit: growth": lambda s: Trials(s).count_new_family_rows(task.family, on, MOST_ROWS),
         "refit: growth since": lambda s: Trials(s).count_new_family_rows(
-            task.family, on, met.newest * 4 // 5
+            task.family, on, MOST_ROWS, met.newest * 4 // 5
         ),
-        "refit: outlines": lambda s: Trials(s).read_family_columns(task.family, on),
+        "refit: outlines": lambda s: Trials(s).read_family_columns(task.family, on, MOST_ROWS),
         "refit: 4,000 rows": lambda s: Trials(s).by_ids(range(1, 4001)),
         "best": lambda s: Trials(s).best(workload, on, 4, job.context_id),
         "first": lambda s: Trials(s).list_fastest_of_first(

@@ -1,9 +1,9 @@
 """Measurements as searchers, training and exports read them: candidates and their outcomes."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Row, Select, and_, case, func, not_, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
@@ -13,7 +13,7 @@ from mallorn.core.states import MeasurementKind
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.trial import Trial
 from mallorn.db.columnar_rows import Columns
-from mallorn.db.measurement_codec import unpack_decisions, unpack_times
+from mallorn.db.measurement_codec import pack_decisions, unpack_decisions, unpack_times
 from mallorn.db.repositories.base import Repository
 from mallorn.db.repositories.measurement_filters import (
     TrialLimits,
@@ -33,6 +33,9 @@ from mallorn.db.tables import Device, Job, Measurement, SketchRow, Task, Workloa
 
 # Without repeats in a finish, which would count a candidate twice.
 _LEARNABLE = (MeasurementKind.TRIAL, MeasurementKind.FOREIGN)
+# A round reads so many trials of its workload at most: searchers and models look at fewer.
+NEWEST: Final = 4096
+FASTEST: Final = 256
 _ENOUGH = 16  # the fastest rows that are read at first; they usually hold the best candidate
 
 
@@ -52,12 +55,46 @@ class Trials(Repository):
         context_id: int | None = None,
         limits: TrialLimits | None = None,
     ) -> Sequence[Trial]:
-        """Return a workload's trials on a target up to measurement `upto`, oldest first.
+        """Return a workload's trials on a target up to measurement `upto`, oldest first: the
+        NEWEST ones, and of those before them the FASTEST with a time.
 
         With `context_id`, only trials in that context; trials that reached no device belong
         to every context. With `limits`, failures that may not recur under these get the
         outcome WITHDRAWN.
         """
+        query = self._select_history(workload_id, target_id, upto, context_id, limits)
+        ids = query.with_only_columns(Measurement.id).order_by(None)
+        oldest_id = self.session.scalar(ids.order_by(Measurement.id.desc()).offset(NEWEST - 1).limit(1))
+        if oldest_id is None:
+            return self._read(query)
+        is_earlier = Measurement.id < oldest_id, Measurement.latency_us.is_not(None)
+        fastest = ids.where(*is_earlier).order_by(Measurement.latency_us, Measurement.id).limit(FASTEST)
+        is_fastest = self.is_among(Measurement.id, self.session.scalars(fastest).all())
+        return [*self._read(query.where(is_fastest)), *self._read(query.where(Measurement.id >= oldest_id))]
+
+    def find_tried(
+        self,
+        candidates: Collection[Candidate],
+        workload_id: int,
+        target_id: int,
+        upto: int | None = None,
+        context_id: int | None = None,
+        limits: TrialLimits | None = None,
+    ) -> Sequence[Trial]:
+        """Return all trials of these candidates that `history` would return without a bound."""
+        query = self._select_history(workload_id, target_id, upto, context_id, limits)
+        packed = {pack_decisions(candidate.decisions) for candidate in candidates}
+        is_alike = SketchRow.key.in_({one.sketch for one in candidates}), Measurement.decisions.in_(packed)
+        return [trial for trial in self._read(query.where(*is_alike)) if trial.candidate in candidates]
+
+    def _select_history(
+        self,
+        workload_id: int,
+        target_id: int,
+        upto: int | None,
+        context_id: int | None,
+        limits: TrialLimits | None,
+    ) -> Select[*tuple[Any, ...]]:
         conditions = self._of_task(workload_id, target_id)
         outcome: ColumnElement[str] | InstrumentedAttribute[str] = Measurement.outcome
         if limits is not None:
@@ -66,28 +103,39 @@ class Trials(Repository):
         if context_id is not None:
             in_context = Measurement.context_id.is_(None), Measurement.context_id == context_id
             query = query.where(or_(*in_context))
-        return self._read(query if upto is None else query.where(Measurement.id <= upto))
+        return query if upto is None else query.where(Measurement.id <= upto)
 
-    def read_family_columns(self, family: str, target_id: int) -> Columns:
-        """Return columns of all trials of a family's workloads on a target, oldest first.
+    def read_family_columns(self, family: str, target_id: int, most: int) -> Columns:
+        """Return columns of the trials of a family's workloads on a target, oldest first: all
+        of them if there are at most `most`, or else the newest and the fastest of each workload.
 
         The columns `id`, `workload_id`, `context_id`, `outcome` and `latency_us` suffice to
         choose rows for training; `by_ids` reads the candidates, most of a row's bytes.
         """
         row = Measurement
         columns = row.id, row.workload_id, row.context_id, row.outcome, row.latency_us
-        query = select(*columns).where(*self._of_family(family, target_id, 0)).order_by(row.id)
-        return Columns.of(self.session.execute(query))
+        workload_ids = self._family_members(family, target_id)
+        if self.count_new_family_rows(family, target_id, most + 1) <= most:
+            query = select(*columns).where(*self._of_workloads(workload_ids, target_id, 0)).order_by(row.id)
+            return Columns.of(self.session.execute(query))
+        share, by_id = max(1, most // (2 * len(workload_ids))), dict[int, Sequence[Any]]()
+        for workload_id in workload_ids:  # each query reads few rows of an index
+            of_workload = select(*columns).where(*self._of_workloads([workload_id], target_id, 0))
+            newest = of_workload.order_by(row.id.desc())
+            fastest = of_workload.where(row.latency_us.is_not(None)).order_by(row.latency_us)
+            for query in (newest, fastest):
+                by_id |= {one.id: one for one in self.session.execute(query.limit(share))}
+        return Columns([column.key for column in columns], [by_id[row_id] for row_id in sorted(by_id)])
 
     def by_ids(self, ids: Sequence[int]) -> Sequence[Trial]:
         """Return the trials with these ids, which must be ascending, in that order."""
         return self._read(select_trials().where(self.is_among(Measurement.id, ids)).order_by(Measurement.id))
 
-    def count_new_family_rows(self, family: str, target_id: int, after_id: int = 0) -> int:
-        """Return the number of rows with ids above `after_id` that `read_family_columns` would read."""
-        of_family = self._of_family(family, target_id, after_id)
-        query = select(func.count()).select_from(Measurement).where(*of_family)
-        return self.session.scalar(query) or 0
+    def count_new_family_rows(self, family: str, target_id: int, most: int, after_id: int = 0) -> int:
+        """Return the number of a family's trials with ids above `after_id`, but at most `most`."""
+        is_new = self._of_workloads(self._family_members(family, target_id), target_id, after_id)
+        rows = select(Measurement.id).where(*is_new).limit(most).subquery()
+        return self.session.scalar(select(func.count()).select_from(rows)) or 0
 
     def best(
         self, workload_id: int, target_id: int, count: int = 1, context_id: int | None = None
@@ -195,14 +243,19 @@ class Trials(Repository):
         query = query.where(self._is_readable)
         return dict(self.session.execute(query.group_by(Measurement.workload_id)).all())
 
-    def _of_family(self, family: str, target_id: int, after_id: int) -> tuple[ColumnElement[bool], ...]:
+    def _family_members(self, family: str, target_id: int) -> Sequence[int]:
         # On another target, a workload may be in a different family.
         is_member = Task.family == family, Job.target_id == target_id
         members = select(Task.workload_id).join(Job, Job.id == Task.job_id).where(*is_member).distinct()
         # Read first: with a subquery, Postgres would scan all measurements.
-        ids = self.session.scalars(members).all()
+        return self.session.scalars(members).all()
+
+    def _of_workloads(
+        self, workload_ids: Sequence[int], target_id: int, after_id: int
+    ) -> tuple[ColumnElement[bool], ...]:
         of_target = Measurement.target_id == target_id, Measurement.id > after_id, self._is_readable
-        return self.is_among(Measurement.workload_id, ids), *of_target, *_learnable(), was_given_usual_time()
+        is_usable = *of_target, *_learnable(), was_given_usual_time()
+        return self.is_among(Measurement.workload_id, workload_ids), *is_usable
 
     def _read(self, query: Select[*tuple[Any, ...]]) -> Sequence[Trial]:
         return [trial_of(row) for row in self.session.execute(query)]

@@ -1,6 +1,6 @@
 """A program's search space of MetaSchedule's sketches; a child process checks candidates."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -18,6 +18,7 @@ from mallorn.workers.measure.measurer_interface import Program
 from mallorn.workers.subprocesses.errors import ChildCrashed, ChildTimeout
 
 See = Callable[[str, Sequence[Candidate]], Matrix]  # rows of candidates in a lowered view
+FindTried = Callable[[Sequence[Candidate]], Collection[Candidate]]  # those that were tried before
 
 _MAX_DEFAULTS = 12
 _DRAW, _MAX_DRAWS = 16, 16
@@ -36,13 +37,16 @@ class TvmSpace(DecisionSpace):
         machine: Machine | None = None,
         validate: Validate | None = None,
         see: See | None = None,
+        find_tried: FindTried | None = None,
     ) -> None:
+        """`find_tried` is needed if the searcher knows only a part of the task's history."""
         super().__init__(sketches, descriptors, machine or assume_machine(target, compiler))
         self._program = program
         self._target = target
         self._compiler = compiler
         self._validate: Validate = validate or compiler.validate
         self._see = see
+        self._find_tried = find_tried
 
     @cached_property
     def nests(self) -> Sequence[Nest]:
@@ -57,7 +61,16 @@ class TvmSpace(DecisionSpace):
         return super().features_in_view(view, candidates)
 
     def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """Return which candidates can be built; check each alone if the child crashes."""
+        """Return which candidates are new and can be built; check each alone if the child crashes."""
+        if not candidates:
+            return []
+        if self._find_tried is not None and (tried := self._find_tried(candidates)):
+            new = [candidate for candidate in candidates if candidate not in tried]
+            valid = dict(zip(new, self._can_be_built(new), strict=True))
+            return [valid.get(candidate, False) for candidate in candidates]
+        return self._can_be_built(candidates)
+
+    def _can_be_built(self, candidates: Sequence[Candidate]) -> list[bool]:
         if not candidates:
             return []
         traced = [(self.by_key[c.sketch].trace, c.decisions) for c in candidates]
@@ -66,7 +79,7 @@ class TvmSpace(DecisionSpace):
         except (ChildCrashed, ChildTimeout):
             if len(candidates) == 1:
                 return [False]
-            return [answer for candidate in candidates for answer in self.valid([candidate])]
+            return [answer for candidate in candidates for answer in self._can_be_built([candidate])]
 
     def defaults(self) -> list[Candidate]:
         return list(self._defaults)

@@ -18,9 +18,11 @@ from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.tasks import Tasks
 from mallorn.db.repositories.trials import Trials
 from mallorn.db.repositories.workloads import Workloads, tir_of
+from mallorn.db.session import Database
 from mallorn.db.tables import CostModelRow, Round, Workload
 from mallorn.searchers.base import Trial
-from mallorn.searchers.space import Sketch
+from mallorn.searchers.fill_round import UNDECIDED
+from mallorn.searchers.space import Candidate, Sketch
 from mallorn.workers.device.device_class import DeviceClass
 from mallorn.workers.interfaces.tensor_arguments import unpack_arguments
 from mallorn.workers.measure.measurer_interface import Program
@@ -98,6 +100,22 @@ def load_round(session: Session, round_id: int) -> LoadedRound:
         on_base=proposer is not None and (_name_of(proposer).is_base or "base" in proposer.metrics),
         done_slots=frozenset(Rounds(session).done_slots(round_id)),
     )
+
+
+def find_tried(database: Database, round_: LoadedRound, candidates: Sequence[Candidate]) -> set[Candidate]:
+    """Return which candidates have a result that the round may know, in its history or not."""
+    row = round_.row
+    with database.session() as session:
+        job = Jobs(session).get(row.job_id, None)
+        of_round = (
+            row.workload_id,
+            row.target_id,
+            row.seen_upto,
+            job.context_id or 0,
+            limits_of(round_.options),
+        )
+        trials = Trials(session, job).find_tried(frozenset(candidates), *of_round)
+    return {trial.candidate for trial in trials if trial.outcome not in UNDECIDED}
 
 
 def program_of(workload: Workload) -> Program:

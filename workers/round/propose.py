@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from mallorn.costmodels.views import WrongRows
 from mallorn.db.repositories.job_events_and_warnings import NewJobWarning, Warnings
 from mallorn.db.repositories.leases import LeaseToken
 from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.trials import NEWEST
 from mallorn.searchers.base import DEFAULT, Proposal, Searcher, Trial, prefix_origin
 from mallorn.searchers.fill_round import Filter, as_pending_trials, propose_first_valid, was_tried
 from mallorn.searchers.space import Space
@@ -24,7 +26,7 @@ from mallorn.workers.measure.measurer_interface import MeasureInput, number_cand
 from mallorn.workers.measure.tvm_space import TvmSpace
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.round.feature_lookup import LOWERED, FeatureLookup
-from mallorn.workers.round.loaded_round import LoadedRound, load_round
+from mallorn.workers.round.loaded_round import LoadedRound, find_tried, load_round
 
 SAFE_SEARCHER: Final = "random"  # uses neither a model nor a sampler
 WIDER: Final = 3  # candidates drafted per candidate that a model of a lowered view chooses
@@ -116,6 +118,7 @@ def _propose(lookup: FeatureLookup, round_: LoadedRound, validate: Validate | No
         round_.machine,
         validate,
         lambda view, candidates: lookup.rows(view, work, candidates),
+        partial(find_tried, lookup.database, round_) if len(round_.history) >= NEWEST else None,
     )
     name, size, model = round_.row.searcher, round_.row.size, round_.model
     searcher: type[Searcher] = resolve("search", name)

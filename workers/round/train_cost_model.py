@@ -38,6 +38,8 @@ from mallorn.workers.round.select_cost_model import (
 GROWTH: Final = 0.2
 FIRST_ROWS: Final = 8  # least number of timed rows; a model of fewer would only fit noise
 MAX_ROWS: Final = 4000
+# So many rows of a family are counted and looked at, at most; a refit chooses MAX_ROWS of them.
+MOST_ROWS: Final = 16_384
 MOST_NEW: Final = 256  # uncached candidates per workload that one refit lowers
 
 
@@ -59,7 +61,7 @@ class _Data:
     groups: Groups
     works: Mapping[int, WorkloadOnTarget]
     op: str  # operator of most rows, whose base model is used
-    total: int  # rows of the family, from which these were sampled
+    total: int  # rows of the family, at most MOST_ROWS, from which these were sampled
     seen_upto: int
 
 
@@ -74,10 +76,11 @@ def train(runtime: Runtime, job_id: str, task_id: int) -> None:
         head = CostModels(session).head(family, job.target_id, name)
         if head is not None and not reads_current_view(name, head.view):
             head = None
-        seen_upto, rows = (head.seen_upto, head.rows) if head else (0, 0)
+        seen_upto, rows = (head.seen_upto, min(head.rows, MOST_ROWS)) if head else (0, 0)
         trials = Trials(session, job)
-        fresh = trials.count_new_family_rows(family, job.target_id, after_id=seen_upto)
-        total = trials.count_new_family_rows(family, job.target_id)
+        fresh = trials.count_new_family_rows(family, job.target_id, MOST_ROWS, after_id=seen_upto)
+        is_full = rows == MOST_ROWS  # then old rows are not counted again
+        total = rows if is_full else trials.count_new_family_rows(family, job.target_id, MOST_ROWS)
         # Tasks that join or leave the family add or remove old rows, so compare totals as well.
         if total < FIRST_ROWS or max(fresh, abs(total - rows)) < max(FIRST_ROWS, GROWTH * rows):
             return
@@ -136,14 +139,16 @@ def _fit(
 
 def _load_data(session: Session, job: Job, refit: _Refit) -> _Data:
     """Sample the labels of the family's measurements; load only the sampled rows."""
-    outlines = Trials(session, job).read_family_columns(refit.family, refit.target_id)
+    outlines = Trials(session, job).read_family_columns(refit.family, refit.target_id, MOST_ROWS)
     outcomes = [Outcome.read(word) for word in outlines["outcome"]]
     numbers: dict[tuple[int, int | None], int] = {}  # latencies compare within one of these
     keys = outlines.rows("workload_id", "context_id")
     groups = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
     label = labels(outlines["latency_us"], groups, outcomes)
     useful = np.flatnonzero(is_informative(outcomes))
-    sample = useful[bounded_sample(label[useful], MAX_ROWS, seed=len(outlines))]
+    # Of a family with more rows, only a part was read.
+    total = Trials(session, job).count_new_family_rows(refit.family, refit.target_id, MOST_ROWS)
+    sample = useful[bounded_sample(label[useful], MAX_ROWS, seed=total)]
     rows = Trials(session).by_ids([outlines["id"][index] for index in sample])
     owners = np.array(outlines["workload_id"], dtype=np.int64)[sample]
     workloads = Workloads(session).get_many(set(owners.tolist()))
@@ -158,6 +163,6 @@ def _load_data(session: Session, job: Job, refit: _Refit) -> _Data:
         groups=groups[sample],
         works={row.id: work_of(row, refit.target_id, target, sketches) for row in workloads},
         op=most_common[0][0] if most_common else "",
-        total=len(outlines),
+        total=total,
         seen_upto=outlines["id"][-1],
     )

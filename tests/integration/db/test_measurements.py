@@ -10,12 +10,15 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, WorkKind
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.trial import Trial
+from mallorn.db.repositories import trials as trials_module
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import LeaseToken, WorkItem
 from mallorn.db.repositories.measurements import Measurements, NewMeasurement, Records
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.trials import Trials
+
+MOST = 99  # rows of a family
 
 
 def commit(rows, hold, batch):
@@ -37,7 +40,9 @@ def history(rows, workload="w0", upto=None):
 
 
 def ids(rows):
-    return rows.read(lambda session: Trials(session).read_family_columns("matmul", rows.target_id)["id"])
+    return rows.read(
+        lambda session: Trials(session).read_family_columns("matmul", rows.target_id, MOST)["id"]
+    )
 
 
 def best(rows, count=1, context_id=None):
@@ -136,15 +141,22 @@ def test_a_family_is_read_across_workloads_from_where_training_stopped(rows):
 
     def family(session):
         trials = Trials(session)
-        outlines = trials.read_family_columns("matmul", rows.target_id)
+        outlines = trials.read_family_columns("matmul", rows.target_id, MOST)
         first, *others = outlines["id"]
-        return outlines, trials.by_ids(others), trials.count_new_family_rows("matmul", rows.target_id, first)
+        return (
+            outlines,
+            trials.by_ids(others),
+            trials.count_new_family_rows("matmul", rows.target_id, MOST, first),
+        )
 
     outlines, others, growth = rows.read(family)
     assert list(outlines["workload_id"]) == [rows.workloads[key] for key in ("w0", "w0", "w1")]
     assert [trial.candidate for trial in others] == [Candidate("sketch", (1, 2)), Candidate("sketch", (0, 2))]
     assert (len(outlines), growth) == (3, 2)
-    assert len(rows.read(lambda session: Trials(session).read_family_columns("conv2d", rows.target_id))) == 0
+    assert (
+        len(rows.read(lambda session: Trials(session).read_family_columns("conv2d", rows.target_id, MOST)))
+        == 0
+    )
 
 
 def test_known_counts_what_an_import_finds(rows):
@@ -206,3 +218,60 @@ def test_a_measurement_takes_less_than_400_bytes(rows):
         else:
             query = f"SELECT sum(payload) / {size} FROM dbstat WHERE name = 'measurements'"
         assert session.execute(text(query)).scalar_one() < 400
+
+
+@pytest.fixture
+def long(rows, monkeypatch):
+    """A workload with ten trials, the fastest first, of which a round reads the newest and a few others."""
+    monkeypatch.setattr(trials_module, "NEWEST", 4)
+    monkeypatch.setattr(trials_module, "FASTEST", 2)
+    rows.closed_round(*(rows.ok(slot, 10.0 + slot, decisions=(slot, 2)) for slot in range(7)))
+    rows.closed_round(
+        rows.failed(0, decisions=(7, 2)), *(rows.ok(slot, 60.0, decisions=(7 + slot, 2)) for slot in (1, 2))
+    )
+    return rows
+
+
+def test_a_long_history_is_its_newest_trials_and_the_fastest_before_them_in_their_order(long):
+    assert [trial.candidate.decisions[0] for trial in history(long)] == [0, 1, 6, 7, 8, 9]
+    first_round = history(long, upto=ids(long)[5])
+    assert [trial.candidate.decisions[0] for trial in first_round] == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_history_that_is_short_enough_is_whole(long, monkeypatch):
+    monkeypatch.setattr(trials_module, "NEWEST", 10)
+    assert [trial.candidate.decisions[0] for trial in history(long)] == list(range(10))
+
+
+def test_trials_of_candidates_are_found_however_old_they_are(long):
+    candidates = [trial.candidate for trial in history(long)]
+    asked = {replace(candidates[0], decisions=decisions) for decisions in ((3, 2), (7, 2), (3, 3))}
+
+    def find(session):
+        return Trials(session).find_tried(asked, long.workloads["w0"], long.target_id)
+
+    found = {trial.candidate.decisions: trial.outcome for trial in long.read(find)}
+    assert found == {(3, 2): Outcome.OK, (7, 2): Outcome.BUILD_ERROR}
+
+
+def test_of_a_family_with_more_rows_than_may_be_read_each_workload_keeps_its_newest_and_fastest(long):
+    long.closed_round(*(long.ok(slot, 5.0 + slot, decisions=(slot, 3)) for slot in range(8)), workload="w1")
+
+    def read(most):
+        columns = long.read(lambda s: Trials(s).read_family_columns("matmul", long.target_id, most))
+        return list(zip(columns["workload_id"], columns["latency_us"], strict=True))
+
+    whole, (first, second) = read(18), [long.workloads[name] for name in ("w0", "w1")]
+    assert len(whole) == 18
+    assert whole == [row for row in whole if row[0] == first] + [row for row in whole if row[0] == second]
+    assert read(8) == [(first, us) for us in (10.0, 11.0, 60.0, 60.0)] + [
+        (second, us) for us in (5.0, 6.0, 11.0, 12.0)
+    ]
+
+
+def test_new_rows_of_a_family_are_counted_up_to_a_limit(long):
+    def count(most, after_id=0):
+        return long.read(lambda s: Trials(s).count_new_family_rows("matmul", long.target_id, most, after_id))
+
+    assert [count(most) for most in (3, 10, 99)] == [3, 10, 10]
+    assert count(99, after_id=ids(long)[7]) == 2

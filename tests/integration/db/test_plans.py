@@ -48,7 +48,7 @@ READS = {
     "claims": lambda rows: lambda session: FairShares(session).claims(rows.target_id),
     "due": lambda rows: lambda session: FairShares(session).list_jobs_to_plan(4),
     "history": lambda rows: lambda session: Trials(session).history(rows.workloads["w0"], rows.target_id, 9),
-    "family": lambda rows: lambda session: Trials(session).read_family_columns("matmul", rows.target_id),
+    "family": lambda rows: lambda session: Trials(session).read_family_columns("matmul", rows.target_id, 9),
     "best": lambda rows: lambda session: Trials(session).best(rows.workloads["w0"], rows.target_id, 4),
     "a page of the dataset": lambda rows: (
         lambda session: SnapshotRows(session).page(Selection(op="matmul"), 0, 9)
