@@ -9,7 +9,7 @@ from typing import Final
 
 import zstandard
 
-from mallorn.core.values.learning_curve import CurvePoint
+from mallorn.core.values.learning_curve import WorkloadPoint
 
 _LEVEL = 9
 _MAX_TEXT_BYTES = 1 << 30
@@ -58,16 +58,16 @@ def unpack_times(encoded: bytes) -> tuple[float, ...]:
     return tuple(values)
 
 
-def pack_points(points: Iterable[CurvePoint]) -> bytes:
+def pack_points(points: Iterable[WorkloadPoint]) -> bytes:
     """Encode the points of a learning curve."""
     rows = ((one.closed_at, one.trials, nan if one.best_us is None else one.best_us) for one in points)
     return b"".join(_POINT.pack(*row) for row in rows)
 
 
-def unpack_points(encoded: bytes) -> tuple[CurvePoint, ...]:
+def unpack_points(encoded: bytes) -> tuple[WorkloadPoint, ...]:
     rows = _POINT.iter_unpack(encoded)
     return tuple(
-        CurvePoint(closed_at, trials, None if isnan(best) else best) for closed_at, trials, best in rows
+        WorkloadPoint(closed_at, trials, None if isnan(best) else best) for closed_at, trials, best in rows
     )
 
 

@@ -70,8 +70,9 @@ class FairShares(Repository):
         is BACKSTOP_SEC old; and one job if any round of the target has ended since its last
         plan, because the job of that round may have ended, too.
         """
-        closed_rounds = Round.job_id == Job.id, Round.finished_at > Job.planned_at
-        has_closed = exists(select(Round.id).where(*closed_rounds).correlate(Job))
+        # The newest end is one look at an index; for EXISTS, Postgres may read all rounds.
+        newest_end = select(func.max(Round.finished_at)).where(Round.job_id == Job.id).correlate(Job)
+        has_closed = newest_end.scalar_subquery() > Job.planned_at
         is_late = and_(Job.minutes.is_not(None), _seconds_left() < 0)
         news = or_(Job.planned_at.is_(None), has_closed, is_late)
         devices = _select_last_change(Device, Device.target_id).group_by(Device.target_id).subquery()
@@ -89,8 +90,9 @@ class FairShares(Repository):
         order = case((jobs.c.due, 0), else_=1), jobs.c.planned_at, jobs.c.id
         place = func.row_number().over(partition_by=jobs.c.target_id, order_by=order).label("place")
         placed = select(jobs, place).subquery()
-        of_target = Round.target_id == placed.c.target_id, Round.finished_at > placed.c.last_plan
-        is_first = and_(placed.c.place == 1, exists(select(Round.id).where(*of_target).correlate(placed)))
+        of_target = select(func.max(Round.finished_at)).where(Round.target_id == placed.c.target_id)
+        has_news = of_target.correlate(placed).scalar_subquery() > placed.c.last_plan
+        is_first = and_(placed.c.place == 1, has_news)
         is_chosen = or_(placed.c.news, and_(placed.c.due, placed.c.place <= per_target), is_first)
         return self.session.scalars(select(placed.c.id).where(is_chosen).order_by(placed.c.place)).all()
 

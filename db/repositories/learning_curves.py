@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import OFF, WRITE, MeasurementKind, RoundState
-from mallorn.core.values.learning_curve import ClosedRounds, Curve, WorkloadRound
+from mallorn.core.values.learning_curve import ClosedRounds, WorkloadCurve, WorkloadRound
 from mallorn.db.measurement_codec import pack_points, unpack_points
 from mallorn.db.repositories.base import Repository
 from mallorn.db.repositories.measurement_filters import is_not_refuted
@@ -74,13 +74,13 @@ class LearningCurves(Repository):
             self.session.scalars(select(Measurement.workload_id).where(*of_target, _IS_WRONG).distinct())
         )
 
-    def stored(self, job: Job, workload_ids: Collection[int]) -> dict[int, Curve]:
+    def stored(self, job: Job, workload_ids: Collection[int]) -> dict[int, WorkloadCurve]:
         """Return a job's curves of those of these workloads of which they are stored."""
-        of_workload = defaultdict[int, list[Curve]](list)
+        of_workload = defaultdict[int, list[WorkloadCurve]](list)
         for key, curve in self._read(job.target_id, _keys(job, workload_ids)).items():
             of_workload[key.workload_id].append(curve)
         complete = {one: found for one, found in of_workload.items() if len(found) == len(_scopes(job))}
-        return {workload_id: reduce(Curve.joined, found) for workload_id, found in complete.items()}
+        return {workload_id: reduce(WorkloadCurve.joined, found) for workload_id, found in complete.items()}
 
     def rounds(self, job: Job, workload_ids: Collection[int] | None = None) -> list[CountedRound]:
         """Return rounds that a job counts: its own, and closed ones that it may learn from.
@@ -88,9 +88,10 @@ class LearningCurves(Repository):
         They are all rounds of these workloads or, without `workload_ids`, the unsettled
         ones of the job's workloads; in closing order, the open ones last.
         """
-        of_job = Round.workload_id.in_(select(Task.workload_id).where(Task.job_id == job.id))
-        condition = and_(of_job, _IS_UNSETTLED)
-        if workload_ids is not None:
+        if workload_ids is None:
+            tasks = select(Task.workload_id).where(Task.job_id == job.id)
+            condition = self._is_unsettled(Round.workload_id.in_(tasks), job.target_id)
+        else:
             condition = self.is_among(Round.workload_id, workload_ids)
         query = _select_rounds(is_not_refuted(job.owner))
         return self._list(query.where(condition, Round.target_id == job.target_id, _is_counted(job)))
@@ -111,9 +112,10 @@ class LearningCurves(Repository):
         self._lock(job.target_id)
         tasks = select(Task.workload_id, Task.closed).where(Task.job_id == job.id)
         totals = dict(self.session.execute(tasks).all())
-        is_closed = self.is_among(Round.workload_id, totals), Round.target_id == job.target_id, ~_IS_OPEN
-        query = _select_rounds(Measurement.latency_us.is_not(None)).where(*is_closed)
-        new = self._list(query.where(_IS_UNSETTLED))
+        query = _select_rounds(Measurement.latency_us.is_not(None))
+        query = query.where(Round.target_id == job.target_id, ~_IS_OPEN)
+        of_job = self.is_among(Round.workload_id, totals)
+        new = self._list(query.where(self._is_unsettled(of_job, job.target_id)))
         new_ids = [one.id for one in new]
         needed = _keys(job, totals)
         curves = self._read(job.target_id, {*needed, *(one.key for one in new)})
@@ -127,7 +129,7 @@ class LearningCurves(Repository):
         of_key = _by_key(all_rounds)
         explored = {key.workload_id for key in of_key}
         changes |= {
-            key: Curve().with_rounds(of_key.get(key, ()))
+            key: WorkloadCurve().with_rounds(of_key.get(key, ()))
             for key in needed
             if key not in curves and key.workload_id in explored
         }
@@ -164,6 +166,15 @@ class LearningCurves(Repository):
     def _lock(self, target_id: int) -> None:
         self.lock_name(f"learning curves of target {target_id}")
 
+    def _is_unsettled(self, condition: ColumnElement[bool], target_id: int) -> ColumnElement[bool]:
+        """Return the condition for the unsettled rounds of a target that meet another one.
+
+        Their ids are read first: Postgres takes them for many, and would then read the
+        measurements of all rounds.
+        """
+        ids = select(Round.id).where(condition, Round.target_id == target_id, _IS_UNSETTLED)
+        return self.is_among(Round.id, self.session.scalars(ids).all())
+
     def _list(self, query: Select[*tuple[Any, ...]]) -> list[CountedRound]:
         return [
             CountedRound(
@@ -176,7 +187,7 @@ class LearningCurves(Repository):
             )
         ]
 
-    def _read(self, target_id: int, keys: Collection[CurveKey]) -> dict[CurveKey, Curve]:
+    def _read(self, target_id: int, keys: Collection[CurveKey]) -> dict[CurveKey, WorkloadCurve]:
         row = LearningCurve
         columns = row.workload_id, row.context_id, row.scope, row.points, row.timed_trials, row.timed_sec
         is_wanted = (
@@ -186,12 +197,14 @@ class LearningCurves(Repository):
         )
         rows = self.session.execute(select(*columns).where(row.target_id == target_id, *is_wanted))
         curves = {
-            CurveKey(workload_id, context_id, scope): Curve(unpack_points(points), timed_trials, timed_sec)
+            CurveKey(workload_id, context_id, scope): WorkloadCurve(
+                unpack_points(points), timed_trials, timed_sec
+            )
             for workload_id, context_id, scope, points, timed_trials, timed_sec in rows
         }
         return {key: curves[key] for key in keys if key in curves}
 
-    def _store(self, target_id: int, curves: dict[CurveKey, Curve]) -> None:
+    def _store(self, target_id: int, curves: dict[CurveKey, WorkloadCurve]) -> None:
         if not curves:
             return
         rows = [

@@ -22,7 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import aliased
 
 from mallorn.core.states import MeasurementKind, RoundState
-from mallorn.core.values.learning_curve import ClosedRounds, Curve, WorkloadRound
+from mallorn.core.values.learning_curve import ClosedRounds, WorkloadCurve, WorkloadRound
 from mallorn.db.repositories.base import Repository
 from mallorn.db.repositories.learning_curves import LearningCurves
 from mallorn.db.repositories.measurement_filters import (
@@ -201,7 +201,7 @@ class TaskHistory:
     known_us: float | None
     workload_id: int
     own: ClosedRounds  # the job's closed rounds
-    curve: Curve  # closed rounds of the job, and of others in its measuring context
+    curve: WorkloadCurve  # closed rounds of the job, and of others in its measuring context
     open_rounds: tuple[WorkloadRound, ...]  # of the job
     is_settled: bool  # whether its closed rounds are all stored, as LearningCurves.settle does
 
@@ -239,7 +239,7 @@ class TaskHistories(Repository):
             rows = rounds.get(workload_id, ())
             closed_rounds = [row for row in rows if not row.state.is_open]
             is_stored = workload_id not in unstored
-            own, curve = (closed, stored[workload_id]) if is_stored else (ClosedRounds(), Curve())
+            own, curve = (closed, stored[workload_id]) if is_stored else (ClosedRounds(), WorkloadCurve())
             history = TaskHistory(
                 **columns,
                 own=own.with_rounds(row for row in closed_rounds if row.job_id == job.id),

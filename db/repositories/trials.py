@@ -36,6 +36,7 @@ _LEARNABLE = (MeasurementKind.TRIAL, MeasurementKind.FOREIGN)
 # A round reads so many trials of its workload at most: searchers and models look at fewer.
 NEWEST: Final = 4096
 FASTEST: Final = 256
+MOST_WORKLOADS: Final = 64  # of a family, of which a part of the rows is read
 _ENOUGH = 16  # the fastest rows that are read at first; they usually hold the best candidate
 
 
@@ -107,7 +108,8 @@ class Trials(Repository):
 
     def read_family_columns(self, family: str, target_id: int, most: int) -> Columns:
         """Return columns of the trials of a family's workloads on a target, oldest first: all
-        of them if there are at most `most`, or else the newest and the fastest of each workload.
+        of them if there are at most `most`, or else the newest and the fastest of each of
+        the MOST_WORKLOADS workloads that the newest jobs have.
 
         The columns `id`, `workload_id`, `context_id`, `outcome` and `latency_us` suffice to
         choose rows for training; `by_ids` reads the candidates, most of a row's bytes.
@@ -116,11 +118,13 @@ class Trials(Repository):
         columns = row.id, row.workload_id, row.context_id, row.outcome, row.latency_us
         workload_ids = self._family_members(family, target_id)
         if self.count_new_family_rows(family, target_id, most + 1) <= most:
-            query = select(*columns).where(*self._of_workloads(workload_ids, target_id, 0)).order_by(row.id)
-            return Columns.of(self.session.execute(query))
-        share, by_id = max(1, most // (2 * len(workload_ids))), dict[int, Sequence[Any]]()
-        for workload_id in workload_ids:  # each query reads few rows of an index
-            of_workload = select(*columns).where(*self._of_workloads([workload_id], target_id, 0))
+            of_family = self.is_among(row.workload_id, workload_ids), *self._usable_in_refit(target_id)
+            return Columns.of(self.session.execute(select(*columns).where(*of_family).order_by(row.id)))
+        chosen_ids, by_id = workload_ids[:MOST_WORKLOADS], dict[int, Sequence[Any]]()
+        share = max(1, most // (2 * len(chosen_ids)))
+        for workload_id in chosen_ids:  # each query reads few rows of an index
+            is_usable = row.workload_id == workload_id, *self._usable_in_refit(target_id)
+            of_workload = select(*columns).where(*is_usable)
             newest = of_workload.order_by(row.id.desc())
             fastest = of_workload.where(row.latency_us.is_not(None)).order_by(row.latency_us)
             for query in (newest, fastest):
@@ -133,7 +137,8 @@ class Trials(Repository):
 
     def count_new_family_rows(self, family: str, target_id: int, most: int, after_id: int = 0) -> int:
         """Return the number of a family's trials with ids above `after_id`, but at most `most`."""
-        is_new = self._of_workloads(self._family_members(family, target_id), target_id, after_id)
+        of_family = self.is_among(Measurement.workload_id, self._family_members(family, target_id))
+        is_new = of_family, Measurement.id > after_id, *self._usable_in_refit(target_id)
         rows = select(Measurement.id).where(*is_new).limit(most).subquery()
         return self.session.scalar(select(func.count()).select_from(rows)) or 0
 
@@ -246,16 +251,14 @@ class Trials(Repository):
     def _family_members(self, family: str, target_id: int) -> Sequence[int]:
         # On another target, a workload may be in a different family.
         is_member = Task.family == family, Job.target_id == target_id
-        members = select(Task.workload_id).join(Job, Job.id == Task.job_id).where(*is_member).distinct()
+        members = select(Task.workload_id).join(Job, Job.id == Task.job_id).where(*is_member)
+        newest_first = members.group_by(Task.workload_id).order_by(func.max(Task.id).desc())
         # Read first: with a subquery, Postgres would scan all measurements.
-        return self.session.scalars(members).all()
+        return self.session.scalars(newest_first).all()
 
-    def _of_workloads(
-        self, workload_ids: Sequence[int], target_id: int, after_id: int
-    ) -> tuple[ColumnElement[bool], ...]:
-        of_target = Measurement.target_id == target_id, Measurement.id > after_id, self._is_readable
-        is_usable = *of_target, *_learnable(), was_given_usual_time()
-        return self.is_among(Measurement.workload_id, workload_ids), *is_usable
+    def _usable_in_refit(self, target_id: int) -> tuple[ColumnElement[bool], ...]:
+        of_target = Measurement.target_id == target_id, self._is_readable
+        return *of_target, *_learnable(), was_given_usual_time()
 
     def _read(self, query: Select[*tuple[Any, ...]]) -> Sequence[Trial]:
         return [trial_of(row) for row in self.session.execute(query)]

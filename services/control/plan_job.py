@@ -20,7 +20,7 @@ from mallorn.core.settings import settings
 from mallorn.core.states import WRITE, ZERO_SHOT, Cause, JobState, Waiting
 from mallorn.core.targets import Target
 from mallorn.core.values.event import FamilyChangedEvent, FinishingEvent, RoundPlannedEvent
-from mallorn.core.values.learning_curve import ClosedRounds, Curve
+from mallorn.core.values.learning_curve import ClosedRounds, WorkloadCurve
 from mallorn.core.values.machine import machine_limit_us
 from mallorn.db.repositories.devices import machine_key_of
 from mallorn.db.repositories.fair_shares import FairShares
@@ -64,7 +64,7 @@ def iterate_curve_points(job: Job, task: TaskHistory) -> Iterator[Point]:
         yield Point(trials, point.best_us)
 
 
-def mean_seconds_per_trial(parts: Iterable[Curve | ClosedRounds]) -> float | None:
+def mean_seconds_per_trial(parts: Iterable[WorkloadCurve | ClosedRounds]) -> float | None:
     """Return the mean seconds per trial of finished rounds; None if there is none."""
     timed = [part for part in parts if part.timed_trials]
     return sum(part.timed_sec for part in timed) / sum(part.timed_trials for part in timed) if timed else None

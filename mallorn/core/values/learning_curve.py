@@ -34,7 +34,7 @@ class WorkloadRound:
 
 
 @dataclass(frozen=True, slots=True)
-class CurvePoint:
+class WorkloadPoint:
     """Trials and best time of a closed round, or of neighbouring old rounds together."""
 
     closed_at: float
@@ -43,10 +43,10 @@ class CurvePoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class WorkloadCurve:
     """A workload's closed rounds in closing order, and the time that its trials took."""
 
-    points: tuple[CurvePoint, ...] = ()
+    points: tuple[WorkloadPoint, ...] = ()
     timed_trials: int = 0
     timed_sec: float = 0.0
 
@@ -55,19 +55,19 @@ class Curve:
         closed_rounds = list(rounds)
         timed = [row for row in closed_rounds if row.is_timed]
         points = [
-            CurvePoint(row.closed_at or 0.0, row.trials, row.best_us)
+            WorkloadPoint(row.closed_at or 0.0, row.trials, row.best_us)
             for row in closed_rounds
             if row.trials and not row.elsewhere
         ]
         return self.joined(
-            Curve(
+            WorkloadCurve(
                 tuple(points),
                 sum(row.trials for row in timed),
                 sum(row.wall_sec or 0.0 for row in timed),
             )
         )
 
-    def joined(self, other: "Curve") -> Self:
+    def joined(self, other: "WorkloadCurve") -> Self:
         """Return one curve of the rounds of both, with at most MOST_POINTS points."""
         points = sorted((*self.points, *other.points), key=lambda point: point.closed_at)
         while len(points) > MOST_POINTS:  # join pairs of the older half, so that old points get coarser
@@ -80,9 +80,9 @@ class Curve:
         )
 
 
-def _join(first: CurvePoint, second: CurvePoint) -> CurvePoint:
+def _join(first: WorkloadPoint, second: WorkloadPoint) -> WorkloadPoint:
     times = [point.best_us for point in (first, second) if point.best_us is not None]
-    return CurvePoint(second.closed_at, first.trials + second.trials, min(times, default=None))
+    return WorkloadPoint(second.closed_at, first.trials + second.trials, min(times, default=None))
 
 
 @dataclass(frozen=True, slots=True)

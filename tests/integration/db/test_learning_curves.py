@@ -10,7 +10,7 @@ from sqlalchemy import func, select, update
 from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
-from mallorn.core.values.learning_curve import MOST_POINTS, Curve, CurvePoint, WorkloadRound
+from mallorn.core.values.learning_curve import MOST_POINTS, WorkloadCurve, WorkloadPoint, WorkloadRound
 from mallorn.db.measurement_codec import pack_points, unpack_points
 from mallorn.db.repositories.devices import Devices, SeenDevice
 from mallorn.db.repositories.job_transitions import ReplacedCode
@@ -270,7 +270,7 @@ def closed(trials, best_us, closed_at=1.0, state=RoundState.DONE, **changes):
 def test_a_curve_has_a_bounded_number_of_points_that_keep_all_trials_and_the_best():
     count, random = 5_000, Random(1)
     times = [random.uniform(1.0, 9.0) for _ in range(count)]
-    curve = Curve()
+    curve = WorkloadCurve()
     for at, best_us in enumerate(times):
         curve = curve.with_rounds([closed(16, best_us, closed_at=float(at))])
         assert len(curve.points) <= MOST_POINTS
@@ -281,6 +281,6 @@ def test_a_curve_has_a_bounded_number_of_points_that_keep_all_trials_and_the_bes
 
 
 def test_points_are_stored_in_few_bytes_and_as_they_were():
-    points = (CurvePoint(1.7e9 + 0.123, 16, 12.345678901234), CurvePoint(1.7e9 + 1, 2**40, None))
+    points = (WorkloadPoint(1.7e9 + 0.123, 16, 12.345678901234), WorkloadPoint(1.7e9 + 1, 2**40, None))
     assert unpack_points(pack_points(points)) == points
     assert len(pack_points(points * (MOST_POINTS // 2))) <= 12 * 1024
