@@ -1,11 +1,12 @@
 """A plan knows from stored curves, totals and unsettled rounds what all rounds would tell it."""
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from random import Random
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select, text, update
 
 from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
@@ -25,6 +26,7 @@ from mallorn.db.repositories.withdraw_measurements import Withdrawals
 from mallorn.db.tables import LearningCurve, Measurement, Round, Task
 from mallorn.services.control.plan_job import job_view
 from tests.fixtures.rows import Rows, new_job
+from tests.fixtures.waiting import wait_for
 from tests.fixtures.whole_history import whole_view
 
 WORKLOADS = "w0", "w1", "w2"
@@ -284,3 +286,22 @@ def test_points_are_stored_in_few_bytes_and_as_they_were():
     points = (WorkloadPoint(1.7e9 + 0.123, 16, 12.345678901234), WorkloadPoint(1.7e9 + 1, 2**40, None))
     assert unpack_points(pack_points(points)) == points
     assert len(pack_points(points * (MOST_POINTS // 2))) <= 12 * 1024
+
+
+def waits_for_a_name(session):
+    waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    return session.scalar(text(waiting)) == 1
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+def test_a_curve_is_not_computed_from_times_that_are_just_changing(bound):
+    measured(bound, 3.0)
+    measured(bound, 5.0)
+    with ThreadPoolExecutor(1) as pool:
+        with bound.database.transaction() as session:
+            Withdrawals(session).turn_into_bounds(Measurement.latency_us < 4.0, 1.0)
+            settling = pool.submit(settle, bound)
+            wait_for(lambda: bound.read(waits_for_a_name), "the lock of the curves")
+        settling.result()
+    assert [point.best_us for point in history(bound).curve.points] == [None, 5.0]
+    assert history(bound).is_settled
