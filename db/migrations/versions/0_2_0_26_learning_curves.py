@@ -6,8 +6,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-revision: str = "0.2.0.25"
-down_revision: str | None = "0.2.0.24"
+revision: str = "0.2.0.26"
+down_revision: str | None = "0.2.0.25"
 branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
 
