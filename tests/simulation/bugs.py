@@ -36,16 +36,16 @@ def commit_twice() -> Iterator[None]:
     """A batch whose commit was not answered is written once more, into places that are free."""
     flush = Commits.flush
 
-    def twice(self: Commits) -> None:
-        pending, most = list(self._pending.values()), max(self._sketches, default=0) + 1
+    def twice(self: Commits, is_last: bool = False) -> None:
+        pending, most = list(self.pending.values()), max(self._sketches, default=0) + 1
         try:
-            flush(self)
+            flush(self, is_last)
         except Unavailable:
             self._sketches |= {slot + most: each for slot, each in self._sketches.items()}
             self.proposals = [*self.proposals, *self.proposals]
             again = [replace(result, slot=result.slot + most) for result in pending]
-            self._pending = {result.slot: result for result in again}
-            flush(self)
+            self.pending = {result.slot: result for result in again}
+            flush(self, is_last)
 
     with patch.object(Commits, "flush", twice):
         yield

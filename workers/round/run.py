@@ -1,4 +1,4 @@
-"""Run a round: claim it, propose candidates, build and measure them, commit a few results at a time.
+"""Run a round: claim it, propose candidates, build and measure them, commit results once a second.
 
 Commits are guarded by the fencing token of the attempt.
 """
@@ -42,11 +42,12 @@ from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.round.loaded_round import LoadedRound
 from mallorn.workers.round.propose import prepare_round
 from mallorn.workers.round.select_cost_model import select_ranking_model
-from mallorn.workers.round.store_referenced_rows import store_sites, store_sketches
+from mallorn.workers.round.store_referenced_rows import StoredRows
 from mallorn.workers.subprocesses.shutdown import STOP
 
-# A killed worker loses at most these and the running candidate.
-RESULTS_PER_COMMIT: Final = 4
+# A killed worker loses at most so many results, of so many seconds, and the running candidate.
+RESULTS_PER_COMMIT: Final = 16
+COMMIT_SEC: Final = 1.0
 RETRY_SEC: Final = 1.0
 log = logging.getLogger(__name__)
 FEWEST: Final = 4  # valid candidates that a rank needs
@@ -55,7 +56,12 @@ RESTORED: Final = "the database was restored: what was measured since then is me
 
 @dataclass(eq=False)
 class Commits:
-    """Commits a round's results, RESULTS_PER_COMMIT at a time. Raises LeaseLost if another attempt has it."""
+    """Commits a round's results: at most RESULTS_PER_COMMIT together, and the first result after
+    COMMIT_SEC at once. Raises LeaseLost if another attempt has the round.
+
+    Rounds of one job commit beside each other: of the rows that they share none is locked, but for
+    the job's row, which is updated only while no other transaction holds it.
+    """
 
     database: Database
     round_: LoadedRound
@@ -65,15 +71,19 @@ class Commits:
 
     def __post_init__(self) -> None:
         self._sketches = {each.slot: each.sketch for each in self.inputs}
+        self._stored = StoredRows(self.round_.row.target_id, self.round_.options)
         self.pending: dict[int, MeasureResult] = {}
         self._committed: set[int] = set()
+        self._unannounced: list[MeasureResult] = []  # committed, and in no event yet
         self._disturbances: dict[int, Disturbance] = {}
+        self._last_commit_sec = time.monotonic()
 
     def add(self, result: MeasureResult) -> None:
         self.pending[result.slot] = result
         if result.disturbance is not None:
             self._disturbances[result.slot] = result.disturbance
-        if len(self.pending) >= RESULTS_PER_COMMIT:
+        is_due = time.monotonic() >= self._last_commit_sec + COMMIT_SEC
+        if is_due or len(self.pending) >= RESULTS_PER_COMMIT:
             try:
                 self.flush()
             except Unavailable as error:  # results stay pending until the next commit
@@ -84,49 +94,62 @@ class Commits:
         """Summary of other load on the devices while this attempt timed candidates."""
         return Disturbance.of_all(self._disturbances.values())
 
-    def flush(self) -> None:
-        """Commit pending results, the job's message and events in one transaction."""
-        if not self.pending:
+    def flush(self, is_last: bool = False) -> None:
+        """Commit pending results. The transaction also stores the event that announces them and what
+        the job does now, unless another one has the job's row locked: then a later commit of the
+        round stores these. The last one (`is_last`) waits for the row."""
+        if not self.pending and not (is_last and self._unannounced):
             return
         results = [result for slot, result in self.pending.items() if slot not in self._committed]
         repeated = {slot: r.trial.disturbed for slot, r in self.pending.items() if slot in self._committed}
+        stored = self._stored.copy()  # what a transaction inserts counts once it is committed
         with self.database.transaction() as session:
-            sketches = store_sketches(session, [self._sketches[result.slot] for result in results])
-            target_id, options = self.round_.row.target_id, self.round_.options
-            sites = store_sites(session, target_id, options, [result.endpoint for result in results])
-            rows = []
-            for result, site in zip(results, sites, strict=True):
-                proposal = self.proposals[result.slot]
-                trial = replace(
-                    result.trial,
-                    origin=proposal.origin,
-                    error=result.trial.error[-ERROR_CHARS:],
-                    predicted=proposal.predicted,
-                )
-                sketch_id, limits = sketches[trial.candidate.sketch], limits_of(options)
-                row = NewMeasurement(result.slot, trial, sketch_id, site.context_id, site.device_id, limits)
-                rows.append(row)
-            # `new` is empty if an earlier commit succeeded but its reply was lost.
             measurements = Measurements(session)
-            new = measurements.add_trials(self.hold, rows)
+            # None is new if an earlier commit succeeded but its reply was lost.
+            is_new = bool(measurements.add_trials(self.hold, self._rows_of(session, results, stored)))
             measurements.mark_disturbed_slots(self.round_.row.id, repeated)
-            if new:
-                times = [us for result in results if (us := result.trial.time_us) is not None]
-                event = MeasuredEvent(
-                    round=self.round_.row.index,
-                    task=self.round_.task_index,
-                    name=self.round_.task_name,
-                    trials=len(results),
-                    failures=sum(result.trial.outcome.failed for result in results),
-                    best_us=min(times, default=None),
-                )
-                Events(session).append(self.round_.row.job_id, event)
-            # The job no longer waits.
-            load = self.disturbance
-            step = JobStep(disturbance=load) if load.description else None
-            Jobs(session).set_step(self.round_.row.job_id, step)
+            unannounced = self._unannounced + (results if is_new else [])
+            if unannounced and self._announce(session, unannounced, is_last):
+                unannounced = []
+        self._stored, self._unannounced = stored, unannounced
         self._committed.update(self.pending)
         self.pending = {}
+        self._last_commit_sec = time.monotonic()
+
+    def _rows_of(
+        self, session: Session, results: Sequence[MeasureResult], stored: StoredRows
+    ) -> list[NewMeasurement]:
+        sketches = stored.sketches(session, [self._sketches[result.slot] for result in results])
+        sites = stored.sites(session, [result.endpoint for result in results])
+        limits = limits_of(self.round_.options)
+        rows = []
+        for result, site in zip(results, sites, strict=True):
+            proposal = self.proposals[result.slot]
+            trial = replace(
+                result.trial,
+                origin=proposal.origin,
+                error=result.trial.error[-ERROR_CHARS:],
+                predicted=proposal.predicted,
+            )
+            sketch_id = sketches[trial.candidate.sketch]
+            row = NewMeasurement(result.slot, trial, sketch_id, site.context_id, site.device_id, limits)
+            rows.append(row)
+        return rows
+
+    def _announce(self, session: Session, results: Sequence[MeasureResult], waits: bool) -> bool:
+        """Store an event about results, and what the job does; return whether its row was free."""
+        times = [us for result in results if (us := result.trial.time_us) is not None]
+        event = MeasuredEvent(
+            round=self.round_.row.index,
+            task=self.round_.task_index,
+            name=self.round_.task_name,
+            trials=len(results),
+            failures=sum(result.trial.outcome.failed for result in results),
+            best_us=min(times, default=None),
+        )
+        load = self.disturbance
+        step = JobStep(disturbance=load) if load.description else None
+        return Events(session).append_with_step(self.round_.row.job_id, event, step, waits)
 
     def commit_all(self) -> None:
         """Commit pending results; retry until the database answers or the worker must stop.
@@ -136,7 +159,7 @@ class Commits:
         """
         while True:
             try:
-                return self.flush()
+                return self.flush(is_last=True)
             except Unavailable as error:
                 if STOP.requested.is_set():
                     raise

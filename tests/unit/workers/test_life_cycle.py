@@ -93,7 +93,7 @@ class JobLife(RuleBasedStateMachine):
         round_id = data.draw(st.sampled_from(self.open_rounds()))
         self.disturb(after, Killed)
         with pytest.MonkeyPatch.context() as patch:
-            self.on_kill = lambda: patch.setattr(Commits, "flush", lambda _: None)
+            self.on_kill = lambda: patch.setattr(Commits, "flush", lambda *_, **__: None)
             with suppress(Killed):
                 self.workshop.run(round_id)
         self.calm()
