@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from mallorn.core.errors import LeaseLost, Unavailable
 from mallorn.core.job_options import KeptOptions
-from mallorn.core.states import RoundState
+from mallorn.core.states import RoundState, WorkKind
 from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.event import MeasuredEvent, RoundClosedEvent
@@ -24,7 +24,7 @@ from mallorn.costmodels.metrics import pairwise_accuracy
 from mallorn.db.repositories.base import ERROR_CHARS
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.db.repositories.leases import LeaseToken, WorkItem
+from mallorn.db.repositories.leases import LeaseToken
 from mallorn.db.repositories.measurements import Measurements, NewMeasurement
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.tasks import Tasks
@@ -36,7 +36,7 @@ from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult
 from mallorn.workers.measure.roofline_check import reject_implausible, shortest_plausible_us
 from mallorn.workers.model_import.run import check_import
-from mallorn.workers.process.leased_work import leased_work
+from mallorn.workers.process.leased_work import LeasedWork
 from mallorn.workers.process.match_devices_and_builder import ensure_builder, limits_of
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.round.loaded_round import LoadedRound
@@ -105,6 +105,8 @@ class Commits:
         stored = self._stored.copy()  # what a transaction inserts counts once it is committed
         with self.database.transaction() as session:
             measurements = Measurements(session)
+            if is_last:
+                measurements.lock_job(self.round_.row.job_id)  # before the lease, as everywhere
             # None is new if an earlier commit succeeded but its reply was lost.
             is_new = bool(measurements.add_trials(self.hold, self._rows_of(session, results, stored)))
             measurements.mark_disturbed_slots(self.round_.row.id, repeated)
@@ -173,52 +175,46 @@ class CompletedRound:
     task_id: int
 
 
-def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
-    """Run a round to its end; None if this worker does not get its lease, or loses it."""
-    with leased_work(runtime, WorkItem.for_round(round_id), fix_round_inputs) as work:
-        if work is None:
-            return None
-        start_sec = time.monotonic()
-        ensure_builder(runtime, work.job_id)
-        check_import(runtime, work.job_id)
-        ensure_machine(runtime, work.job_id)
-        with runtime.working_on(describe_round(runtime, round_id)):
-            with HostLock().hold_shared():
-                round_, (inputs, proposals) = prepare_round(runtime, work.hold)
-            proposed_sec = time.monotonic()
-            inputs_left = [each for each in inputs if each.slot not in round_.done_slots]
-            build_ms = 0.0
-            commits = Commits(runtime.database, round_, work.hold, inputs, proposals)
-            measurer = runtime.measurer(round_.options, round_.like)
-            results = measurer.measure(
-                round_.program, round_.target, inputs_left, round_.options, round_.best_us
-            )
-            least_us = shortest_plausible_us(round_.program, round_.machine)
-            with closing(results):
-                try:
-                    for result in results:
-                        build_ms += result.trial.build_ms or 0.0
-                        work.lease.raise_if_lost()
-                        commits.add(reject_implausible(result, least_us))
-                finally:  # after an error, commit the results measured under the lease
-                    commits.commit_all()
-        stats = {
-            "propose_sec": round(proposed_sec - start_sec, 3),
-            "measure_sec": round(time.monotonic() - proposed_sec, 3),
-            "build_sec": round(build_ms / 1e3, 3),
-            **asdict(measurer.device_seconds),
-            "candidates": len(inputs_left),
-            "cost_model": round_.model_name,
-            "disturbance": commits.disturbance,
-        }
-        close_round(runtime, round_, work.hold, RoundStats.model_validate(stats))
-        return CompletedRound(round_.row.job_id, round_.row.task_id)
-    return None
+def run_round(work: LeasedWork) -> CompletedRound:
+    """Run a leased round to its end."""
+    start_sec, runtime = time.monotonic(), work.runtime
+    ensure_builder(runtime, work.job_id)
+    check_import(runtime, work.job_id)
+    ensure_machine(runtime, work.job_id)
+    with runtime.working_on(describe_round(runtime, int(work.hold.item.subject))):
+        with HostLock().hold_shared():
+            round_, (inputs, proposals) = prepare_round(runtime, work.hold)
+        proposed_sec = time.monotonic()
+        inputs_left = [each for each in inputs if each.slot not in round_.done_slots]
+        build_ms = 0.0
+        commits = Commits(runtime.database, round_, work.hold, inputs, proposals)
+        measurer = runtime.measurer(round_.options, round_.like)
+        results = measurer.measure(round_.program, round_.target, inputs_left, round_.options, round_.best_us)
+        least_us = shortest_plausible_us(round_.program, round_.machine)
+        with closing(results):
+            try:
+                for result in results:
+                    build_ms += result.trial.build_ms or 0.0
+                    work.lease.raise_if_lost()
+                    commits.add(reject_implausible(result, least_us))
+            finally:  # after an error, commit the results measured under the lease
+                commits.commit_all()
+    stats = {
+        "propose_sec": round(proposed_sec - start_sec, 3),
+        "measure_sec": round(time.monotonic() - proposed_sec, 3),
+        "build_sec": round(build_ms / 1e3, 3),
+        **asdict(measurer.device_seconds),
+        "candidates": len(inputs_left),
+        "cost_model": round_.model_name,
+        "disturbance": commits.disturbance,
+    }
+    close_round(runtime, round_, work.hold, RoundStats.model_validate(stats))
+    return CompletedRound(round_.row.job_id, round_.row.task_id)
 
 
 def fix_round_inputs(session: Session, hold: LeaseToken) -> None:
     """Store, on a round's first claim, the cost model of all attempts."""
-    if hold.attempt == 1:
+    if hold.item.kind is WorkKind.ROUND and hold.attempt == 1:
         row = Rounds(session).get(int(hold.item.subject))
         options = KeptOptions.model_validate(Jobs(session).get(row.job_id, None).options)
         family = Tasks(session).get(row.task_id).family

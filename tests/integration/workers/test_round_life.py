@@ -21,6 +21,7 @@ from mallorn.core.errors import (
 from mallorn.core.log_setup import JsonLines
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
+from mallorn.core.targets import NATIVE
 from mallorn.core.values.fleet import WorkerInfo
 from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.cost_models import CostModels, NewCostModel
@@ -368,7 +369,8 @@ def test_what_a_worker_logs_of_a_round_names_job_round_and_attempt(workshop, mon
     job = workshop.job()
     round_id = workshop.next_round(job)
     workshop.bench.before = after(0, refuse(NoDevice()))
-    tasks.run_round(round_id)
+    workshop.roll_call.ability = workshop.ability()
+    tasks.do_work(NATIVE)
     logging.getLogger("mallorn.workers.process.leased_work").removeHandler(kept)
     told = {name: lines[0][name] for name in ("level", "job", "round", "attempt")}
     assert told == {"level": "warning", "job": job, "round": round_id, "attempt": 1}
