@@ -28,7 +28,7 @@ def upgrade() -> None:
 
 def toolchain_of(target: dict[str, str]) -> str:
     """Return a target's toolchain as this version names it."""
-    if target["kind"] == "cuda":
+    if target.get("kind") == "cuda":
         return "cuda"
     instruction_set = target.get("mtriple", "").partition("-")[0]
     return {"arm64": "aarch64", "amd64": "x86_64"}.get(instruction_set, instruction_set) or "native"
