@@ -61,13 +61,13 @@ def worker(
     with require_packages("worker"):
         from mallorn.db.repositories.access_control import needs_api_keys
         from mallorn.stack.run_celery import run_worker
-        from mallorn.workers.app import app
+        from mallorn.workers.app import app, queues_to_consume
         from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
     open_store(settings().artifacts)
     settings().sandbox = mode = settings().sandbox_mode(needs_api_keys(settings()))
     probe_sandbox_support(mode)  # raises if a sandbox is required and this host has none
     check_tables(settings().database_url)
-    run_worker(app, queue_names, name or f"worker-{os.getpid()}")
+    run_worker(app, queues_to_consume(queue_names), name or f"worker-{os.getpid()}")
 
 
 @create_process_folder("control")

@@ -1,7 +1,9 @@
 """The Celery app of the workers, which use Celery's `solo` pool, so that nothing forks."""
 
 import logging
+from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 from celery import Celery
 from celery.signals import task_postrun, worker_ready, worker_shutdown, worker_shutting_down
@@ -9,12 +11,35 @@ from celery.signals import task_postrun, worker_ready, worker_shutdown, worker_s
 from mallorn.core import queues
 from mallorn.core.queues import celery_settings
 from mallorn.core.settings import settings
+from mallorn.core.states import WorkKind
 from mallorn.workers.subprocesses.shutdown import STOP
 
 log = logging.getLogger(__name__)
+_KINDS: Final = {
+    queues.IMPORT: WorkKind.IMPORT,
+    queues.ROUNDS: WorkKind.ROUND,
+    queues.FINISH: WorkKind.FINISH,
+}
 
 app = Celery("mallorn-workers", include=["mallorn.workers.celery_tasks"])
 app.conf.update(celery_settings(settings().redis_url))
+
+
+def queues_to_consume(kinds: Sequence[str]) -> list[str]:
+    """Return the queues of a worker for these kinds of work, named as in WORKER_QUEUES:
+    with their messages for all, and with those for the toolchains and the builder that it
+    has."""
+    from mallorn.workers.host.code_digest import current_builder_name
+    from mallorn.workers.process.toolchains import missing_tools
+
+    names = [*kinds]
+    if queues.IMPORT in kinds:
+        names.append(queues.queue_of_work(queues.IMPORT))
+    if queues.ROUNDS in kinds or queues.FINISH in kinds:
+        for toolchain in (name for name, missing in missing_tools().items() if not missing):
+            for builder in ("", current_builder_name()):
+                names.append(queues.queue_of_work(queues.capability(toolchain, builder)))
+    return names
 
 
 def send_task(name: str, *args: object) -> None:
@@ -26,18 +51,22 @@ def send_task(name: str, *args: object) -> None:
 def _start_worker(**_signal: object) -> None:
     from mallorn.workers.finish.compiled_library_cache import remove_deleted_models
     from mallorn.workers.host.code_digest import store_source_digest
+    from mallorn.workers.process.lookout import Lookout
     from mallorn.workers.process.worker_runtime import runtime
     from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
 
-    runtime().tunes = queues.ROUNDS in app.amqp.queues.consume_from
+    consumed = app.amqp.queues.consume_from
+    kinds = frozenset(kind for queue, kind in _KINDS.items() if queue in consumed)
+    runtime().tunes = WorkKind.ROUND in kinds
     store_source_digest()
     runtime().roll_call.start(
         probe_sandbox_support(settings().sandbox_mode()),
-        runtime().tunes,
+        kinds,
         on_unmeasured=partial(send_task, queues.MEASURE_MACHINE),
         tidy=partial(remove_deleted_models, settings().data_dir, runtime().database),
         plan=partial(send_task, queues.PLAN),
     )
+    Lookout(runtime(), send_task).start()
     # Log at once why every candidate would fail. The worker goes on: it can still train and plan.
     from mallorn.workers.process.worker_health import find_host_fault
 

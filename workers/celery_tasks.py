@@ -3,25 +3,62 @@
 They ignore further arguments, which messages of a newer version may have.
 """
 
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
 from mallorn.core import queues
 from mallorn.core.log_setup import log_facts
+from mallorn.core.states import WorkKind
 from mallorn.workers.app import app, send_task
 from mallorn.workers.finish.run import finish
 from mallorn.workers.hardware_probe.run import measure_device, remeasure_if_beaten
 from mallorn.workers.model_import.run import import_job
+from mallorn.workers.process.leased_work import LeasedWork, leased_work
 from mallorn.workers.process.worker_runtime import runtime
-from mallorn.workers.round.run import run
+from mallorn.workers.round.run import fix_round_inputs, run_round
 from mallorn.workers.round.train_cost_model import train
 
 
-@app.task(name=queues.IMPORT_MODEL)
-def import_model(job_id: str, *_newer: object) -> None:
-    """Import a job's model and extract the tasks to tune."""
-    if not runtime().tunes:
-        send_task(queues.WARM_UP, job_id)  # a worker that tunes starts its processes meanwhile
-    with log_facts(job=job_id):
-        if (imported := import_job(runtime(), job_id)) is not None:
-            send_task(queues.PLAN, imported)
+@app.task(name=queues.WORK)
+def do_work(capability: str, *_newer: object) -> None:
+    """Do the best waiting work that this worker can do: an import, or a round or a finish."""
+    kinds = (WorkKind.IMPORT,) if capability == queues.IMPORT else (WorkKind.ROUND, WorkKind.FINISH)
+    wanted, go_on = runtime().roll_call.ability.for_kinds(*kinds), None
+    with runtime().places.take() as is_free:
+        if is_free:
+            with leased_work(runtime(), wanted, fix_round_inputs) as work:
+                if work is not None:
+                    go_on = _DO[work.hold.item.kind](work)
+    if go_on is not None:  # the work is done, and its lease has ended
+        go_on()
+
+
+def _import(work: LeasedWork) -> Callable[[], object]:
+    if not work.runtime.tunes:
+        send_task(queues.WARM_UP, work.job_id)  # a worker that tunes starts its processes meanwhile
+    import_job(work)
+    return partial(send_task, queues.PLAN, work.job_id)
+
+
+def _measure(work: LeasedWork) -> Callable[[], object]:
+    closed_round = run_round(work)
+
+    def go_on() -> None:
+        # The model first: the next round should be proposed by one that has seen this
+        # round.
+        send_task(queues.TRAIN_COST_MODEL, work.job_id, closed_round.task_id)
+        send_task(queues.PLAN, work.job_id)
+
+    return go_on
+
+
+def _finish(work: LeasedWork) -> Callable[[], object]:
+    finish(work)
+    return partial(remeasure_if_beaten, work.runtime, work.job_id)
+
+
+_DO: Final = {WorkKind.IMPORT: _import, WorkKind.ROUND: _measure, WorkKind.FINISH: _finish}
 
 
 @app.task(name=queues.WARM_UP)
@@ -30,32 +67,12 @@ def warm_up(job_id: str, *_newer: object) -> None:
     runtime().warm_up(job_id)
 
 
-@app.task(name=queues.RUN_ROUND)
-def run_round(round_id: int, *_newer: object) -> None:
-    """Propose, build and measure the candidates of one round."""
-    with log_facts(round=round_id):
-        completed_round = run(runtime(), round_id)
-    if completed_round is None:
-        return
-    # The model first: the next round should be proposed by one that has seen this round.
-    send_task(queues.TRAIN_COST_MODEL, completed_round.job_id, completed_round.task_id)
-    send_task(queues.PLAN, completed_round.job_id)
-
-
 @app.task(name=queues.TRAIN_COST_MODEL)
 def train_cost_model(job_id: str, task_id: int, *_newer: object) -> None:
     """Refit the cost model of a task's family (tasks that share measurements and a model)
     when its training data has grown enough."""
     with log_facts(job=job_id):
         train(runtime(), job_id, task_id)
-
-
-@app.task(name=queues.FINISH_JOB)
-def finish_job(job_id: str, *_newer: object) -> None:
-    """Measure a job's best candidates again, check and store the winners, export them."""
-    with log_facts(job=job_id):
-        finish(runtime(), job_id)
-        remeasure_if_beaten(runtime(), job_id)
 
 
 @app.task(name=queues.MEASURE_MACHINE)

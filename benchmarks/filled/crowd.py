@@ -16,16 +16,16 @@ from typing import Any, Final
 from sqlalchemy import text
 
 from benchmarks.filled.plans import listening
-from benchmarks.filled.reads import OWNER, Act
+from benchmarks.filled.reads import ABILITY, OWNER, Act
 from benchmarks.filled.rows import TARGETS, parts
 from benchmarks.hosts import describe_host
 from benchmarks.postgres import Postgres
 from mallorn.db.migrate import upgrade
+from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.devices import Devices
 from mallorn.db.repositories.fair_shares import FairShares
 from mallorn.db.repositories.job_progress import progress_of
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.db.repositories.leases import Leases
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.session import Database
 from mallorn.services.control.plan_target import plan_target, survey
@@ -43,7 +43,7 @@ INSERT INTO tasks (job_id, index, name, weight, workload_id,
 SELECT j.id, i, 'task ' || i, 1, 1 + abs(hashtext(j.id || i)) % 2000, 'operator:matmul', '', 0, 0, ''
 FROM jobs j, generate_series(0, {TASKS - 1}) i WHERE j.state = 'tuning'"""
 _HELD: Final = """
-INSERT INTO held_work (kind, subject, job_id, attempt, losses, sent_at)
+INSERT INTO held_work (kind, subject, job_id, attempt, losses, due_at)
 SELECT 'import', id, id, 0, 0, 0 FROM jobs WHERE state = 'queued' ON CONFLICT DO NOTHING"""
 
 
@@ -84,7 +84,7 @@ def _asked(database: Database) -> dict[str, dict[str, float]]:
     reads: dict[str, Act] = {
         "survey": lambda s: survey(s, 1),
         "due": lambda s: FairShares(s).list_jobs_to_plan(4),
-        "waiting": lambda s: Leases(s).waiting(20),
+        "waiting": lambda s: WorkItems(s).has_waiting(ABILITY, 1.0),
         "a page of jobs": lambda s: progress_of(s, Jobs(s).list(OWNER).items),
         "devices": lambda s: Devices(s).list(),
         "workers": lambda s: Workers(s).list(86400),

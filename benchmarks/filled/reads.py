@@ -8,11 +8,13 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from mallorn.core.outcomes import Outcome
+from mallorn.core.states import WorkKind
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.decision_log import PlannedRound
 from mallorn.core.values.trial import Trial
 from mallorn.db.repositories.access_control import Usage
 from mallorn.db.repositories.archive_and_delete_jobs import Removals
+from mallorn.db.repositories.claim_and_release_work import WorkerAbility, WorkItems
 from mallorn.db.repositories.dataset_statistics import Statistics
 from mallorn.db.repositories.decision_log import DecisionLog
 from mallorn.db.repositories.fair_shares import FairShares
@@ -36,6 +38,8 @@ from mallorn.workers.round.train_cost_model import MOST_ROWS
 OWNER: Final = "local"
 LIMITS: Final = TrialLimits("0.27.0", 30.0, 10.0)
 UNMEASURED: Final = "w00000"
+#: A worker that does everything, on the device classes of nobody.
+ABILITY: Final = WorkerAbility(frozenset({WorkKind.IMPORT, WorkKind.ROUND, WorkKind.FINISH}), "0.27.0")
 Act = Callable[[Session], object]
 
 
@@ -77,7 +81,7 @@ def reads(met: Met) -> dict[str, Act]:
         "standings": lambda s: TaskHistories(s).of(job),
         "survey": lambda s: survey(s, on),
         "due": lambda s: FairShares(s).list_jobs_to_plan(4),
-        "waiting": lambda s: Leases(s).waiting(20),
+        "waiting": lambda s: WorkItems(s).has_waiting(ABILITY, 1.0),
         "history": lambda s: Trials(s).history(workload, on, met.newest, job.context_id, LIMITS),
         "refit: growth": lambda s: Trials(s).count_new_family_rows(task.family, on, MOST_ROWS),
         "refit: growth since": lambda s: Trials(s).count_new_family_rows(

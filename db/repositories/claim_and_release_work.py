@@ -1,95 +1,169 @@
 """Claim, return, lose or fail leased work, and update its round and job accordingly."""
 
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, Select, String, and_, case, cast, func, or_, select, tuple_
 
 from mallorn.core.errors import LeaseLost, MallornError
-from mallorn.core.states import JobState, RoundState, Waiting, WorkKind
+from mallorn.core.job_options import DETACHED
+from mallorn.core.states import ZERO_SHOT, JobState, RoundState, Waiting, WorkKind
 from mallorn.core.values.event import FailedEvent, RoundPoisonedEvent, RoundReturnedEvent, StageReturnedEvent
-from mallorn.db.repositories.base import ERROR_CHARS, Repository
+from mallorn.db.database_clock import now
+from mallorn.db.repositories.base import ERROR_CHARS, Repository, seconds_from_now
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.job_transitions import fail_job, failure, pause_job
 from mallorn.db.repositories.jobs import STATES, Jobs
 from mallorn.db.repositories.leases import MAX_DEATHS, MAX_LOSSES, Leases, LeaseToken, Loss, WorkItem
 from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.targets import is_virtual
 from mallorn.db.repositories.workers import Workers
-from mallorn.db.tables import Job, LeaseRow
+from mallorn.db.tables import Context, Job, LeaseRow, TargetRow
 
+#: Columns of Context that tell classes of devices apart.
+CLASS: Final = ("target_id", "host_class", "tvm_version", "threads")
+LEFT_SEC: Final = 10.0
 SILENT: Final = "the worker died or stopped responding"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerAbility:
+    """The work that a worker can do: kinds of work, its builder, toolchains and devices."""
+
+    kinds: frozenset[WorkKind]
+    builder: str
+    other_builders: frozenset[str] = frozenset()  # of other live workers, which go on with their jobs
+    lacking_toolchains: frozenset[str] = frozenset()
+    devices: frozenset[tuple[int, str, str, int]] = frozenset()  # by Context's columns in CLASS
+
+    def for_kinds(self, *kinds: WorkKind) -> "WorkerAbility":
+        return replace(self, kinds=self.kinds.intersection(kinds))
 
 
 class WorkItems(Repository):
     """Claims and ends jobs' rounds and stages. Calls with an ended lease do nothing."""
 
     def claim(self, item: WorkItem, worker: str, lease_sec: float) -> LeaseToken | None:
-        """Lease a round or stage; None if it is held or its job's state does not allow it.
-
-        A message about one job's import may lease another job's (`_start_next_import`).
-        """
+        """Lease a round or stage; None if it is held or its job's state does not allow it."""
         if item.kind is WorkKind.ROUND:
             return Rounds(self.session).claim(int(item.subject), worker, lease_sec)
-        job_id = item.subject
         if item.kind is WorkKind.IMPORT:
-            job_id = self._start_next_import(message_job_id=job_id)
-        return Jobs(self.session).claim_stage(job_id, STATES[item.kind], worker, lease_sec)
+            Jobs(self.session).move_to_state(item.subject, [JobState.QUEUED], JobState.IMPORTING)
+        return Jobs(self.session).claim_stage(item.subject, STATES[item.kind], worker, lease_sec)
 
-    def _start_next_import(self, message_job_id: str) -> str:
-        """Choose the job that an import message starts, move it to IMPORTING, return its
-        id.
+    def claim_best(self, ability: WorkerAbility, worker: str, lease_sec: float) -> LeaseToken | None:
+        """Lease the best waiting work that a worker can do; None if there is none.
 
-        Each submitted job sends one message. So that an owner with many jobs does not
-        delay others, a message starts the next queued job of the owner whose last job
-        started longest ago, whichever job sent it.
-
-        Return the message's own job, without moving it, if no job is queued, or if a worker
-        gave that job back during its import: it may never get another message.
+        Rows that other transactions have locked are skipped, so workers do not wait for
+        each other.
         """
-        returned_import = select(Job.id).where(
-            Job.id == message_job_id,
-            Job.state == JobState.IMPORTING,
-            LeaseRow.subject == Job.id,
-            LeaseRow.kind == WorkKind.IMPORT,
-            LeaseRow.until.is_(None),
-            LeaseRow.sent_at.is_not(None),
-        )
-        # Before PostgreSQL has statistics on new jobs, it would aggregate again for each of them.
-        query = select(Job.owner, func.coalesce(func.max(Job.started_at), 0.0).label("at"))
-        owner_turns = query.group_by(Job.owner).cte("turn").prefix_with("MATERIALIZED", dialect="postgresql")
-        next_queued_job = (
-            select(Job.id)
-            .join(owner_turns, owner_turns.c.owner == Job.owner)
-            .where(Job.state == JobState.QUEUED)
-            .order_by(owner_turns.c.at, Job.priority.desc(), Job.created_at, Job.id)
-            .limit(1)
-        )
-        while self.session.scalar(returned_import) is None:
-            job_id = self.session.scalar(next_queued_job)
-            if job_id is None:
-                break
-            if Jobs(self.session).move_to_state(job_id, [JobState.QUEUED], JobState.IMPORTING):
-                return job_id
-            # Another transaction has moved this job meanwhile: look for the next one.
-        return message_job_id
+        if WorkKind.IMPORT in ability.kinds and (job_id := self._start_next_import(ability)) is not None:
+            return Jobs(self.session).claim_stage(job_id, JobState.IMPORTING, worker, lease_sec)
+        query = self._waiting_work(ability, worker).limit(1)
+        row = self.session.execute(
+            query.with_for_update(of=LeaseRow, key_share=True, skip_locked=True)
+        ).one_or_none()
+        if row is None:
+            return None
+        item = WorkItem(WorkKind(row.kind), row.subject)
+        if item.kind is WorkKind.ROUND and not Rounds(self.session).begin(int(item.subject), worker):
+            return None
+        return Leases(self.session).claim(item, worker, lease_sec)
 
-    def return_work(self, hold: LeaseToken, error: MallornError, *, is_delayed: bool = False) -> bool:
-        """Return unfinished work for another worker; show in its job what it waits for. Its
-        message is sent again soon or, if `is_delayed`, only later."""
+    def has_waiting(self, ability: WorkerAbility, longer_than_sec: float) -> bool:
+        """Return whether work that a worker can do has waited for longer than this."""
+        since = seconds_from_now(-longer_than_sec)
+        queries: list[Select[*tuple[Any, ...]]]
+        queries = [self._waiting_work(ability, "").where(LeaseRow.due_at < since)]
+        if WorkKind.IMPORT in ability.kinds:
+            queries += [
+                _importable(ability, JobState.QUEUED).where(Job.created_at < since),
+                _interrupted_imports(ability).where(LeaseRow.due_at < since),
+            ]
+        return any(self.session.execute(query.limit(1)).first() is not None for query in queries)
+
+    def _waiting_work(self, ability: WorkerAbility, worker: str) -> Select[str, str]:
+        """Return the query for rounds and finishes that a worker can do, the best first.
+
+        The owner who has had the least comes first, and of an owner the job that has; of a
+        job the work that waits longest. Work that this worker's host failed at comes after
+        all other.
+        """
+        is_round = LeaseRow.kind == WorkKind.ROUND
+        kinds = ability.kinds & {WorkKind.ROUND, WorkKind.FINISH}
+        state = case((is_round, JobState.TUNING), else_=JobState.FINISHING)
+        is_due = LeaseRow.until.is_(None), LeaseRow.due_at <= now(), LeaseRow.kind.in_(kinds)
+        in_class = tuple_(*(getattr(Context, name) for name in CLASS)).in_(ability.devices)
+        # A finish that nobody with a device takes is taken by others, who say what is
+        # missing.
+        is_left = and_(~is_round, LeaseRow.due_at < seconds_from_now(-LEFT_SEC))
+        needs_no_device = or_(
+            Job.context_id.is_(None), is_virtual(), Job.options["mode"].as_string() == ZERO_SHOT
+        )
+        was_left = cast(LeaseRow.left_by, String).contains(f'"{worker}"', autoescape=True)
+        order = (
+            case((was_left, 1), else_=0),
+            *(func.coalesce(column, 0.0) for column in (Job.owner_pass, Job.share_pass)),
+            *(LeaseRow.due_at, func.length(LeaseRow.subject), LeaseRow.subject),
+        )
+        return (
+            select(LeaseRow.kind, LeaseRow.subject)
+            .join(Job, Job.id == LeaseRow.job_id)
+            .join(TargetRow, TargetRow.id == Job.target_id)
+            .join(Context, Context.id == Job.context_id, isouter=True)
+            .where(*is_due, Job.state == state, _is_built_by(ability))
+            .where(Job.options["measurer"].as_string() != DETACHED)
+            .where(
+                TargetRow.toolchain.not_in(ability.lacking_toolchains),
+                or_(needs_no_device, in_class, is_left),
+            )
+            .order_by(*order)
+        )
+
+    def _start_next_import(self, ability: WorkerAbility) -> str | None:
+        """Choose the job that is imported next, move it to IMPORTING and return its id;
+        None if none waits. An import that was interrupted comes first. Then owners take
+        turns, so that an owner with many jobs does not delay others: the one whose last
+        job started longest ago."""
+        interrupted = _interrupted_imports(ability).where(LeaseRow.due_at <= now())
+        job_id = self.session.scalar(interrupted.order_by(LeaseRow.due_at).limit(1))
+        while job_id is None:
+            # Before PostgreSQL has statistics on new jobs, it would aggregate again for
+            # each of them.
+            turns = select(Job.owner, func.coalesce(func.max(Job.started_at), 0.0).label("at"))
+            turn = turns.group_by(Job.owner).cte("turn").prefix_with("MATERIALIZED", dialect="postgresql")
+            order = turn.c.at, Job.priority.desc(), Job.created_at, Job.id
+            queued = (
+                _importable(ability, JobState.QUEUED).join(turn, turn.c.owner == Job.owner).order_by(*order)
+            )
+            queued_id = self.session.scalar(queued.limit(1))
+            if queued_id is None:
+                return None
+            if Jobs(self.session).move_to_state(queued_id, [JobState.QUEUED], JobState.IMPORTING):
+                job_id = queued_id
+            # Else another transaction has moved this job meanwhile: look for the next one.
+        return job_id
+
+    def return_work(self, hold: LeaseToken, error: MallornError, *, delay_sec: float = 0.0) -> bool:
+        """Return unfinished work, which workers may claim after `delay_sec`; show in its
+        job what it waits for."""
         job_id = self._job_of(hold)
         # Another worker goes on at once with the work of one that is stopped.
         message = "" if isinstance(error, LeaseLost) else error.message
         if hold.item.kind is WorkKind.ROUND:
-            is_returned = Rounds(self.session).close(hold, RoundState.QUEUED, error=message)
+            is_returned = Rounds(self.session).give_back(hold, message, delay_sec)
         else:
             self.lock_job(job_id)
-            is_returned = Leases(self.session).return_work(hold, is_delayed)
+            is_returned = Leases(self.session).return_work(hold, delay_sec)
         if is_returned and message:
             Jobs(self.session).set_waiting(job_id, Waiting(message, error.hint))
         return is_returned
 
     def end_expired_leases(self, job_id: str | None) -> Sequence[Loss]:
         """End a job's expired leases, and record the losses in the job's log."""
+        if job_id is not None:
+            self.lock_job(job_id)
         losses = Leases(self.session).free_expired_work(job_id)
         for loss in losses:
             self._record_loss(loss, None)
@@ -176,3 +250,23 @@ class WorkItems(Repository):
 
 def _describe_interruption(state: JobState, consequence: str, error: MallornError) -> str:
     return f"{state} was interrupted {consequence}: {error.headline}"
+
+
+def _importable(ability: WorkerAbility, state: JobState) -> Select[str]:
+    """Return the query for jobs in a state that a worker may import."""
+    jobs = select(Job.id).join(Context, Context.id == Job.context_id, isouter=True)
+    return jobs.where(Job.state == state, _is_built_by(ability))
+
+
+def _interrupted_imports(ability: WorkerAbility) -> Select[str]:
+    """Return the query for jobs whose import began, and that no worker imports now."""
+    is_free = LeaseRow.subject == Job.id, LeaseRow.kind == WorkKind.IMPORT, LeaseRow.until.is_(None)
+    return _importable(ability, JobState.IMPORTING).join(LeaseRow, and_(*is_free))
+
+
+def _is_built_by(ability: WorkerAbility) -> ColumnElement[bool]:
+    """Return the condition that a worker may build for a job: it has the builder of the
+    job's measurements, or no other live worker has it."""
+    builder = func.coalesce(Context.built_by, Context.tvm_version)
+    is_ours = builder == ability.builder, builder.not_in(ability.other_builders)
+    return or_(Job.context_id.is_(None), *is_ours)

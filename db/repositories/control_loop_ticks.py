@@ -60,7 +60,7 @@ class LoopTicks(Repository):
         limits: list[tuple[Any, float, Any]] = [
             (Job.planned_at, 0.0, None),
             (LeaseRow.until, lease_sec, seconds_from_now(lease_sec)),
-            *((column, 0.0, now()) for column in (LeaseRow.sent_at, Device.last_seen, Worker.last_seen)),
+            *((column, 0.0, now()) for column in (LeaseRow.due_at, Device.last_seen, Worker.last_seen)),
             *((column, 0.0, now()) for column in (Device.changed_at, Worker.changed_at)),
         ]
         for column, ahead_sec, value in limits:

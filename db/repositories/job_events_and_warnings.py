@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final, TypeVar
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import ColumnElement, insert, select, update
 
 from mallorn.core.values.event import JobEvent, WarningEvent, read_event
-from mallorn.core.values.job import JobWarning
-from mallorn.db.repositories.base import Repository, require_row
+from mallorn.core.values.job import JobStep, JobWarning
+from mallorn.db.repositories.base import UNEXPLAINED, Repository, require_row
 from mallorn.db.tables import Event, Job
 
 EventType = TypeVar("EventType", bound=JobEvent)
@@ -25,12 +25,28 @@ class Events(Repository):
     def append(self, job_id: str, event: JobEvent) -> int:
         """Append an event to a job's log and return its number. Raises NotFound if there is
         no job."""
-        statement = update(Job).where(Job.id == job_id).values(event_count=Job.event_count + 1)
-        count: int | None = self.session.scalar(statement.returning(Job.event_count))
-        seq = require_row(count, f"job {job_id}", "mallorn jobs")
+        return require_row(self._append(event, Job.id == job_id), f"job {job_id}", "mallorn jobs")
+
+    def append_with_step(self, job_id: str, event: JobEvent, step: JobStep | None, waits: bool) -> bool:
+        """Append an event to the log of an active job, and set what is done for the job, which waits
+        no more. Unless `waits`, do nothing while another transaction has the job's row locked;
+        return whether the event is appended."""
+        row = Job.id == job_id
+        if not waits:
+            free = select(Job.id).where(row).with_for_update(key_share=True, skip_locked=True)
+            row = Job.id.in_(free)
+        return self._append(event, row, **UNEXPLAINED | {"step": step}) is not None
+
+    def _append(self, event: JobEvent, row: ColumnElement[bool], **columns: object) -> int | None:
+        """Append an event to the log of the job at `row`, if there is one; return its number."""
+        statement = update(Job).where(row).values(event_count=Job.event_count + 1, **columns)
+        numbered = self.session.execute(statement.returning(Job.id, Job.event_count)).one_or_none()
+        if numbered is None:
+            return None
+        job_id, seq = numbered
         fields = {"kind": event.kind, "payload": event.payload()}
         self.session.execute(insert(Event).values(job_id=job_id, seq=seq, **fields))
-        return seq
+        return int(seq)
 
     def after(self, job_id: str, seq: int, limit: int = 100) -> list[Event]:
         """Return up to `limit` events after number `seq`, in order; numbers start at 1."""

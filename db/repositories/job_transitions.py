@@ -6,7 +6,7 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from mallorn.core.errors import MallornError
-from mallorn.core.states import JobState, Waiting, WorkKind
+from mallorn.core.states import JobState, Waiting
 from mallorn.core.values.event import CancelledEvent, FailedEvent, PausedEvent
 from mallorn.core.values.graph_report import GraphReport
 from mallorn.core.values.job import JobStep
@@ -17,7 +17,7 @@ from mallorn.db.repositories.learning_curves import LearningCurves
 from mallorn.db.repositories.leases import LeaseToken
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.rounds import Rounds
-from mallorn.db.tables import Context, Job, LeaseRow
+from mallorn.db.tables import Context, Job
 
 SOURCE: Final = "an upgrade"
 IMPORTED_ANEW: Final = "the model is imported again: the code for tasks was replaced"
@@ -112,9 +112,6 @@ class ReplacedCode(Jobs):
             return False
         Rounds(self.session).cancel_open(job_id)
         FinishSteps(self.session).forget(job_id)
-        # This process does not send the import's message, so the next sweep must.
-        is_import = LeaseRow.kind == WorkKind.IMPORT, LeaseRow.subject == job_id
-        self.execute_and_count(update(LeaseRow).where(*is_import).values(sent_at=0.0))
         return True
 
     def _warn(self, job_id: str, message: str, hint: str = "") -> None:

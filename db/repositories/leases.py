@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, case, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, case, exists, or_, select, update
 from sqlalchemy.orm import InstrumentedAttribute
 
 from mallorn.core.states import WorkKind
@@ -16,10 +16,8 @@ from mallorn.db.tables import Job, LeaseRow
 MAX_LOSSES: Final = 3
 # Limit of interruptions because the holder was killed or stopped responding (ADR 0028).
 MAX_DEATHS: Final = 10
-RESTING: Final = {"holder": None, "until": None, "sent_at": None}
+RESTING: Final = {"holder": None, "until": None, "due_at": None}
 NOBODY: Final = ""
-# Work without a message, such as planning, still has none; a sweep sends all other work.
-FREED: Final = RESTING | {"sent_at": case((LeaseRow.sent_at.is_not(None), 0.0))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +62,10 @@ class Leases(Repository):
     """Leases of work. Transactions that lock a lease and a job lock the job first."""
 
     def add_or_reopen_work(self, item: WorkItem, job_id: str) -> None:
-        """Add work, or reopen it without holder and losses; its message is sent now."""
+        """Add work, or reopen it without holder and losses; workers may claim it from now
+        on."""
         counts = {"losses": 0, "deaths": 0, "left_by": []}
-        values = {"job_id": job_id, **counts, "holder": None, "until": None, "sent_at": now()}
+        values = {"job_id": job_id, **counts, "holder": None, "until": None, "due_at": now()}
         insert = self.insert(LeaseRow).values(kind=item.kind, subject=item.subject, attempt=0, **values)
         self.session.execute(insert.on_conflict_do_update(index_elements=["kind", "subject"], set_=values))
 
@@ -89,15 +88,15 @@ class Leases(Repository):
         """Extend a lease; False if it was taken back or its job was paused or cancelled."""
         return self._change(hold, until=seconds_from_now(lease_sec))
 
-    def return_work(self, hold: LeaseToken, is_delayed: bool = False) -> bool:
-        """Free unfinished work without counting a loss; a sweep sends its message again.
-        Return False if this lease no longer holds it."""
-        return self._change(hold, **FREED | ({"sent_at": now()} if is_delayed else {}))
+    def return_work(self, hold: LeaseToken, delay_sec: float = 0.0) -> bool:
+        """Free unfinished work without counting a loss; workers may claim it after
+        `delay_sec`. Return False if this lease no longer holds it."""
+        return self._change(hold, **free_from(delay_sec))
 
     def leave_to_other_hosts(self, hold: LeaseToken, left_by: Sequence[str]) -> bool:
         """Free work that the hosts of workers `left_by` cannot do, without counting a loss.
         Return False if this lease no longer holds it."""
-        return self._change(hold, left_by=[*left_by], **FREED)
+        return self._change(hold, left_by=[*left_by], **free_from(0.0))
 
     def end(self, hold: LeaseToken) -> bool:
         """Free work that is done; False if this lease no longer holds it."""
@@ -125,37 +124,19 @@ class Leases(Repository):
         is_of_job = LeaseRow.job_id.is_not_distinct_from(job_id)
         return self._free_and_count_losses(and_(_has_expired(), is_of_job), LeaseRow.deaths, MAX_DEATHS)
 
-    def waiting(self, older_than_sec: float, limit: int | None = None) -> Sequence[WorkItem]:
-        """Return free work whose message was sent over `older_than_sec` ago.
-
-        The owners take turns. An owner's work is ordered by its job's priority, then by
-        age.
-        """
-        due = (
-            LeaseRow.until.is_(None),
-            LeaseRow.sent_at < seconds_from_now(-older_than_sec),
-            LeaseRow.kind.in_(WorkKind),
-        )
-        # The ids of rounds are in the order of their planning; the age of their jobs is not.
-        age = case((LeaseRow.kind != WorkKind.ROUND, Job.created_at), else_=0.0)
-        order = Job.priority.desc(), age, func.length(LeaseRow.subject), LeaseRow.subject
-        query = select(LeaseRow.kind, LeaseRow.subject).join(Job, Job.id == LeaseRow.job_id)
-        place = func.row_number().over(partition_by=(LeaseRow.kind, Job.owner), order_by=order)
-        rows = self.session.execute(query.where(*due).order_by(place, *order).limit(limit))
-        return [WorkItem(WorkKind(kind), subject) for kind, subject in rows]
-
     def has_other_work_waiting(
         self, job_id: str, kinds: Collection[WorkKind], longer_than_sec: float
     ) -> bool:
-        waiting = LeaseRow.until.is_(None), LeaseRow.sent_at < seconds_from_now(-longer_than_sec)
+        waiting = LeaseRow.until.is_(None), LeaseRow.due_at < seconds_from_now(-longer_than_sec)
         other_jobs = LeaseRow.kind.in_(kinds), LeaseRow.job_id != job_id
         return bool(self.session.scalar(select(exists(select(LeaseRow.kind).where(*waiting, *other_jobs)))))
 
-    def mark_sent(self, items: Collection[WorkItem]) -> None:
-        for kind in {item.kind for item in items}:
-            subjects = [item.subject for item in items if item.kind is kind]
-            conditions = LeaseRow.kind == kind, self.is_among(LeaseRow.subject, subjects)
-            self.execute_and_count(update(LeaseRow).where(*conditions).values(sent_at=now()))
+    def lock(self, kind: WorkKind, subjects: Sequence[str]) -> None:
+        """Lock the rows of work until the transaction ends, so that no worker claims it."""
+        rows = select(LeaseRow.subject).where(
+            LeaseRow.kind == kind, self.is_among(LeaseRow.subject, subjects)
+        )
+        self.session.execute(rows.order_by(LeaseRow.subject).with_for_update(key_share=True)).all()
 
     def get(self, item: WorkItem) -> LeaseRow:
         return self.session.get_one(LeaseRow, (item.kind, item.subject))
@@ -166,7 +147,7 @@ class Leases(Repository):
     def _free_and_count_losses(
         self, condition: ColumnElement[bool], count: InstrumentedAttribute[int], limit: int
     ) -> Sequence[Loss]:
-        statement = update(LeaseRow).where(condition).values({count.key: count + 1, **FREED})
+        statement = update(LeaseRow).where(condition).values({count.key: count + 1, **free_from(0.0)})
         losses = []
         rows = self.session.scalars(statement.returning(LeaseRow)).all()
         for row in sorted(rows, key=lambda row: (row.kind, len(row.subject), row.subject)):
@@ -175,6 +156,13 @@ class Leases(Repository):
             if is_given_up:
                 self.close_work([item.kind], [item.subject])
         return losses
+
+
+def free_from(delay_sec: float) -> dict[str, object]:
+    """Return the columns of free work that workers may claim after `delay_sec`. Work that
+    no worker claims, such as planning, is never due."""
+    due_at = case((LeaseRow.due_at.is_not(None), seconds_from_now(delay_sec)))
+    return RESTING | {"due_at": due_at}
 
 
 def _has_expired() -> ColumnElement[bool]:

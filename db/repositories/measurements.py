@@ -17,12 +17,22 @@ from mallorn.core.values.trial import Trial
 from mallorn.db.measurement_codec import pack_decisions, pack_times, unpack_decisions, unpack_times
 from mallorn.db.paging import Page, decode_cursor, page
 from mallorn.db.repositories.base import Repository, equalities, is_owned_by
-from mallorn.db.repositories.leases import LeaseToken, is_still_held
+from mallorn.db.repositories.leases import LeaseToken, is_row_held_by, is_still_held
 from mallorn.db.repositories.measurement_filters import BUILD_FAILURES, TrialLimits
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.snapshots import Sources
 from mallorn.db.repositories.targets import Targets
-from mallorn.db.tables import Device, Job, Measurement, Round, SketchRow, SourceDataset, TargetRow, Workload
+from mallorn.db.tables import (
+    Device,
+    Job,
+    LeaseRow,
+    Measurement,
+    Round,
+    SketchRow,
+    SourceDataset,
+    TargetRow,
+    Workload,
+)
 
 IDENTITY: Final = ("source_id", "source_row", "created_at")
 
@@ -52,10 +62,10 @@ class Measurements(Repository):
         Raises LeaseLost if `hold` is not the round's lease any more, so that a worker that
         lost its lease cannot write after its successor.
         """
-        round_id = int(hold.item.subject)
-        self.lock_jobs(select(Round.job_id).where(Round.id == round_id))
-        query = select(Round).where(Round.id == round_id, is_still_held(hold))
-        row = self.session.scalars(query).one_or_none()
+        # The lease's row is locked, so that no other attempt begins before these rows are committed.
+        round_id, is_held = int(hold.item.subject), is_row_held_by(hold)
+        query = select(Round).join(LeaseRow, is_held).where(Round.id == round_id)
+        row = self.session.scalars(query.with_for_update(of=LeaseRow, key_share=True)).one_or_none()
         if row is None:
             raise LeaseLost(f"round {round_id} is no longer leased to attempt {hold.attempt}")
         names = "job_id", "workload_id", "target_id"

@@ -65,12 +65,17 @@ class Rounds(Repository):
     def claim(self, round_id: int, worker: str, lease_sec: float) -> LeaseToken | None:
         """Lease a queued round; None if it is not queued or its job does not tune."""
         self._lock_job_of(round_id)
+        leases, item = Leases(self.session), WorkItem.for_round(round_id)
+        leases.lock(item.kind, [item.subject])
+        return leases.claim(item, worker, lease_sec) if self.begin(round_id, worker) else None
+
+    def begin(self, round_id: int, worker: str) -> bool:
+        """Record that a worker begins a queued round whose lease's row is locked; False if
+        the round is not queued any more or its job does not tune."""
         is_tuning = select(Job.id).where(Job.id == Round.job_id, Job.state == JobState.TUNING).exists()
         is_free = Round.id == round_id, Round.state == RoundState.QUEUED, is_tuning
         values = {"state": RoundState.LEASED, "worker": worker, "started_at": now()}
-        if not self.execute_and_count(update(Round).where(*is_free).values(values)):
-            return None
-        return Leases(self.session).claim(WorkItem.for_round(round_id), worker, lease_sec)
+        return self.execute_and_count(update(Round).where(*is_free).values(values)) == 1
 
     def store_inputs(self, round_id: int, cost_model_id: int | None) -> None:
         """Store, at its first claim, a round's cost model."""
@@ -87,11 +92,17 @@ class Rounds(Repository):
     def close(
         self, hold: LeaseToken, state: RoundState, stats: RoundStats | None = None, error: str = ""
     ) -> bool:
-        """End a round, or free it for another attempt (`state` QUEUED); False if unheld."""
-        leases, round_id = Leases(self.session), int(hold.item.subject)
+        """End a round; False if unheld."""
+        round_id = int(hold.item.subject)
         self._lock_job_of(round_id)
-        is_held = leases.return_work(hold) if state is RoundState.QUEUED else leases.end(hold)
-        return is_held and self.move(round_id, state, error=error, stats=stats)
+        return Leases(self.session).end(hold) and self.move(round_id, state, error=error, stats=stats)
+
+    def give_back(self, hold: LeaseToken, error: str = "", delay_sec: float = 0.0) -> bool:
+        """Free a round for another attempt, after `delay_sec`; False if unheld."""
+        round_id = int(hold.item.subject)
+        self._lock_job_of(round_id)
+        is_held = Leases(self.session).return_work(hold, delay_sec)
+        return is_held and self.move(round_id, RoundState.QUEUED, error=error)
 
     def move(self, round_id: int, state: RoundState, **values: Any) -> bool:
         """Change the state of a round, in the transaction that ended its lease."""
@@ -140,6 +151,8 @@ class Rounds(Repository):
         return len(self._cancel(Round.job_id == job_id, Round.state.in_(OPEN)))
 
     def _cancel(self, *conditions: ColumnElement[bool]) -> Sequence[int]:
+        open_ids = self.session.scalars(select(Round.id).where(*conditions)).all()
+        Leases(self.session).lock(WorkKind.ROUND, [str(round_id) for round_id in open_ids])
         rounds = update(Round).where(*conditions).values(state=RoundState.CANCELLED, finished_at=now())
         ids = sorted(self.session.scalars(rounds.returning(Round.id)))
         Leases(self.session).close_work([WorkKind.ROUND], [str(round_id) for round_id in ids])

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import delete, exists, select
+from sqlalchemy import ColumnElement, delete, exists, or_, select
 
+from mallorn.core.registry import VIRTUAL_DEVICES
 from mallorn.core.targets import Target
 from mallorn.db.repositories.base import Repository, require_row
 from mallorn.db.tables import Base, Measurement, TargetRow
@@ -17,7 +18,7 @@ class Targets(Repository):
         row = select(TargetRow).where(TargetRow.key == target.key).with_for_update(read=True, key_share=True)
         if (existing := self.session.scalars(row).one_or_none()) is not None:
             return existing
-        values = {"key": target.key, "text": target.text}
+        values = {"key": target.key, "text": target.text, "toolchain": target.toolchain}
         insertion = self.insert(TargetRow).values(values).on_conflict_do_nothing(index_elements=["key"])
         self.session.execute(insertion)
         return self.session.scalars(row).one()
@@ -50,3 +51,8 @@ class Targets(Repository):
 
     def find(self, key: str) -> TargetRow | None:
         return self.session.scalars(select(TargetRow).where(TargetRow.key == key)).one_or_none()
+
+
+def is_virtual() -> ColumnElement[bool]:
+    """Return the condition that a target names a virtual device, which every worker has."""
+    return or_(*(TargetRow.text.contains(f'"device":"{name}"') for name in sorted(VIRTUAL_DEVICES)))

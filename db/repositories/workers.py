@@ -32,15 +32,19 @@ class Workers(Repository):
         self.session.execute(insert.on_conflict_do_update(index_elements=["id"], set_=values))
 
     def list_tuning_worker_ids(self) -> set[str]:
-        """Return live workers that run rounds: not stopped, resting or only importing."""
-        infos = {worker.id: worker.info for worker in self.list(FRESH_SEC) if not worker.info.stopped}
-        return {name for name, info in infos.items() if info.can_tune and not info.missing_resource}
+        return {worker.id for worker in self.list_tuning()}
 
-    def builder(self) -> str | None:
-        """Return the builder of the newest live worker that runs rounds; None if unknown."""
-        able = self.list_tuning_worker_ids()
-        builders = [row.info.builder for row in self.list(FRESH_SEC) if row.id in able and row.info.builder]
-        return builders[-1] if builders else None
+    def list_tuning(self) -> list[Worker]:
+        """Return live workers that run rounds, by start: not stopped, resting or only
+        importing."""
+        infos = [(row, row.info) for row in self.list(FRESH_SEC)]
+        return [row for row, i in infos if i.can_tune and not i.stopped and not i.missing_resource]
+
+    def builder(self, toolchain: str) -> str | None:
+        """Return the builder of the newest live worker that runs rounds for a toolchain;
+        None if unknown."""
+        infos = [row.info for row in self.list_tuning() if not row.info.missing_tools.get(toolchain)]
+        return next((info.builder for info in reversed(infos) if info.builder), None)
 
     def builders(self, tuning: bool = True) -> set[str]:
         """Return live workers' builders or TVM versions, by default of tuning ones."""

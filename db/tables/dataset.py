@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, SmallInteger, UniqueConstraint, true
 from sqlalchemy.orm import Mapped, mapped_column
 
+from mallorn.core.targets import NATIVE
 from mallorn.core.values.manifest import MeasuredOn
 from mallorn.db.tables.base import Base, BigId, CreatedAt, IdPk, Json, JsonType, partial_index
 
@@ -18,6 +19,7 @@ class TargetRow(Base):
     id: Mapped[IdPk]
     key: Mapped[str] = mapped_column(unique=True)
     text: Mapped[str] = mapped_column(unique=True)
+    toolchain: Mapped[str] = mapped_column(default=NATIVE, server_default=NATIVE)  # that builds for it
 
 
 class Workload(Base):

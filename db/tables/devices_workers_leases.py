@@ -57,7 +57,7 @@ class LeaseRow(Base):
     __tablename__ = "held_work"
     __table_args__ = (
         partial_index("ix_held_work_until", "until", condition="until is not null"),
-        partial_index("ix_held_work_waiting", "sent_at", condition="until is null and sent_at is not null"),
+        partial_index("ix_held_work_waiting", "due_at", condition="until is null and due_at is not null"),
     )
 
     kind: Mapped[str] = mapped_column(primary_key=True)  # mallorn.core.states.WorkKind
@@ -71,4 +71,4 @@ class LeaseRow(Base):
     left_by: Mapped[list[str] | None] = mapped_column(ValueType(list[str]))
     holder: Mapped[str | None]
     until: Mapped[Timestamp | None]  # when the lease expires; None: no process holds it
-    sent_at: Mapped[Timestamp | None]  # when its message was last sent; None: it is not due
+    due_at: Mapped[Timestamp | None]  # from when on workers may claim it; None: they may not

@@ -1,5 +1,6 @@
 """Names of Celery's queues and tasks, and the Celery configuration of all processes."""
 
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -18,11 +19,9 @@ SWEEP: Final = "control.sweep"  # ()
 REAP: Final = "control.reap"  # ()
 TIDY: Final = "control.tidy"  # ()
 BACK_UP: Final = "control.back_up"  # ()
-IMPORT_MODEL: Final = "workers.import_model"  # (job_id: str)
+WORK: Final = "workers.do_work"  # (capability: str), as `capability` returns it, or IMPORT
 WARM_UP: Final = "workers.warm_up"  # (job_id: str)
-RUN_ROUND: Final = "workers.run_round"  # (round_id: int)
 TRAIN_COST_MODEL: Final = "workers.train_cost_model"  # (job_id: str, task_id: int)
-FINISH_JOB: Final = "workers.finish_job"  # (job_id: str)
 MEASURE_MACHINE: Final = "workers.measure_machine"  # (device: str)
 
 #: Periodic tasks of the control process, with their period in seconds.
@@ -35,18 +34,36 @@ TICKS: Final = {
 
 _TASKS_BY_QUEUE: Final = {
     CONTROL: (PLAN, *TICKS),
-    IMPORT: (IMPORT_MODEL,),
-    ROUNDS: (WARM_UP, RUN_ROUND, MEASURE_MACHINE),
+    ROUNDS: (WARM_UP, MEASURE_MACHINE),
     TRAIN: (TRAIN_COST_MODEL,),
-    FINISH: (FINISH_JOB,),
 }
-ROUTES: Final = {task: {"queue": queue} for queue, tasks in _TASKS_BY_QUEUE.items() for task in tasks}
+#: Queues by task, but for WORK, which has one for each capability.
+QUEUES: Final = {task: queue for queue, tasks in _TASKS_BY_QUEUE.items() for task in tasks}
+
+
+def capability(toolchain: str, builder: str = "") -> str:
+    """Return what a worker must be able to do that builds with a toolchain; with
+    `builder`, such a worker must have this builder."""
+    return f"{toolchain}.{builder}" if builder else toolchain
+
+
+def queue_of_work(capability: str) -> str:
+    """Return the queue whose messages wake workers with a capability (or, for IMPORT,
+    importers)."""
+    return f"work.{capability}"
+
+
+def route(name: str, args: Sequence[object], *_call: object, **_options: object) -> dict[str, str] | None:
+    """Return the queue of a task, as Celery asks for it."""
+    if name == WORK:
+        return {"queue": queue_of_work(str(args[0]))}
+    return {"queue": QUEUES[name]} if name in QUEUES else None
 
 
 SCHEMES: Final = ("redis", "rediss", "redis+socket", "sentinel", "memory")
 HINT: Final = "redis://HOST:6379/0, or sentinel://HOST:26379,HOST:26379/0?master_name=NAME"
 
-# Longer than any round. Redis then redelivers a dead worker's message; the reaper is faster.
+# Longer than any round.
 VISIBILITY_TIMEOUT_SEC = 3600
 # Socket timeout. Kombu polls for one second at a time; a later answer counts as lost.
 ANSWER_SEC = 5.0
@@ -67,7 +84,7 @@ def celery_settings(redis_url: str) -> dict[str, object]:
             "health_check_interval": ANSWER_SEC,
             **sentinel_options,
         },
-        "task_routes": ROUTES,
+        "task_routes": (route,),
         "task_default_queue": CONTROL,
         "task_serializer": "json",
         "accept_content": ["json"],

@@ -23,6 +23,9 @@ from mallorn.core.registry import VIRTUAL_DEVICES
 from mallorn.core.storable_json import TOLD, check_storable, read_json
 
 LOCAL = "local"
+NATIVE: Final = "native"  # the toolchain for the instruction set of the host that builds
+#: Names of instruction sets in LLVM's triples that mean the same as another.
+SAME_SETS: Final = {"arm64": "aarch64", "amd64": "x86_64"}
 #: Rounds that are open for each GPU: while one's candidates run, others propose and build theirs.
 ROUNDS_PER_GPU: Final = 3
 CUDA: Final = "cuda"  # like `local`, resolved on a machine with such a device
@@ -118,6 +121,15 @@ class Target:
     @property
     def num_cores(self) -> int:
         return self.attrs.get("num-cores", 1)
+
+    @property
+    def toolchain(self) -> str:
+        """The tools that build for it: `cuda`, an instruction set, or NATIVE for the
+        builder's own."""
+        if self.is_gpu:
+            return self.kind
+        instruction_set = self.attrs.get("mtriple", "").partition("-")[0]
+        return SAME_SETS.get(instruction_set, instruction_set) or NATIVE
 
     @property
     def virtual_device(self) -> str:

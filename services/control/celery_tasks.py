@@ -14,7 +14,7 @@ from mallorn.db.backups import take_daily_backup
 from mallorn.db.repositories.control_loop_ticks import LoopTicks
 from mallorn.services.control.app import app, database, send
 from mallorn.services.control.periodic_tasks import (
-    collect_overdue_messages,
+    collect_jobs_to_plan,
     delete_expired_data,
     requeue_expired_leases,
 )
@@ -38,8 +38,8 @@ def plan_target_of_job(job_id: str, *_newer: object) -> None:
 
 @app.task(name=queues.SWEEP)
 def sweep_lost_messages(*_newer: object) -> None:
-    """Resend messages that the broker may have lost."""
-    _run_if_due(queues.SWEEP, lambda turn: collect_overdue_messages(database(), turn))
+    """Plan jobs that have news whose message the broker may have lost."""
+    _run_if_due(queues.SWEEP, lambda turn: collect_jobs_to_plan(database(), turn))
 
 
 @app.task(name=queues.REAP)

@@ -1,4 +1,4 @@
-"""The periodic work of control. It resends lost messages, takes back the work of dead
+"""The periodic work of control. It looks for jobs to plan, takes back the work of dead
 workers, and deletes expired data."""
 
 from contextlib import suppress
@@ -17,7 +17,7 @@ from mallorn.db.repositories.dataset_statistics import Counts
 from mallorn.db.repositories.fair_shares import FairShares
 from mallorn.db.repositories.leases import Leases
 from mallorn.db.repositories.rounds import Rounds
-from mallorn.db.repositories.workers import FRESH_SEC, Workers
+from mallorn.db.repositories.workers import Workers
 from mallorn.db.session import Database
 from mallorn.services.artifact_removal import (
     delete_model,
@@ -25,24 +25,15 @@ from mallorn.services.artifact_removal import (
     remove_old_batch_records,
     remove_stale_parts,
 )
-from mallorn.services.control.wake_messages import TASKS, Message, message_of
+from mallorn.services.control.wake_messages import Message
 
-# Longer than a round waits in a healthy queue, and short enough for waiting users.
-STALE_SEC = 20.0
 # Planning a job costs milliseconds, so a sweep plans only the next few jobs of each target.
 LOOKS_PER_TARGET = 4
-# More than a worker takes until the next sweep, bounded so that messages do not pile up.
-SENT_PER_HAND = 4
 
 
-def collect_overdue_messages(database: Database, turn: Turn | None = None) -> list[Message]:
-    """Return messages to plan jobs and resend overdue work; withdraw unneeded rounds."""
+def collect_jobs_to_plan(database: Database, turn: Turn | None = None) -> list[Message]:
+    """Return messages to plan jobs; withdraw unneeded rounds."""
     turn, messages = turn or Turn(), list[Message]()
-    with turn.log_part_errors("could not resend lost messages"), database.transaction() as session:
-        worker_count = len(Workers(session).list(FRESH_SEC))
-        waiting = Leases(session).waiting(STALE_SEC, SENT_PER_HAND * max(1, worker_count))
-        Leases(session).mark_sent(waiting)
-        messages += map(message_of, waiting)
     with turn.log_part_errors("could not look for jobs to plan"), database.session() as session:
         job_ids = FairShares(session).list_jobs_to_plan(LOOKS_PER_TARGET)
         messages += [(queues.PLAN, job_id) for job_id in job_ids]
@@ -58,7 +49,7 @@ def requeue_expired_leases(
 ) -> list[Message]:
     """Requeue work with expired leases, and give up work that lost too many workers.
 
-    Returns messages for the work and for jobs to plan. After a pause of control or a step
+    Returns messages for jobs to plan. After a pause of control or a step
     of the clock, leases of live workers may have expired: the first calls only let workers
     renew them.
     """
@@ -74,10 +65,6 @@ def requeue_expired_leases(
         if not turn.away:
             with turn.log_part_errors("could not reclaim lost work"), database.transaction() as session:
                 losses = WorkItems(session).end_expired_leases(job_id)
-                freed = [loss.hold.item for loss in losses if not loss.is_given_up]
-                retries = [item for item in freed if item.kind in TASKS]
-                Leases(session).mark_sent(retries)
-                messages += map(message_of, retries)
                 given_up = [loss for loss in losses if loss.is_given_up]
                 poisoned = [loss.job_id for loss in given_up if loss.hold.item.kind is WorkKind.ROUND]
                 messages += [(queues.PLAN, job_id) for job_id in poisoned]

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Final
 
 from sqlalchemy.orm import Session
@@ -37,7 +38,7 @@ from mallorn.db.repositories.workload_families import FamilyMember, RankedRound,
 from mallorn.db.session import Database
 from mallorn.db.tables import Device, Job
 from mallorn.services.control.wait_for_device import WaitLimit, wait_for_device
-from mallorn.services.control.wake_messages import Message
+from mallorn.services.control.wake_messages import Message, wake_worker
 from mallorn.services.planner.families.base import Families, Member
 from mallorn.services.planner.plan_rounds import plan_rounds
 from mallorn.services.planner.planner_values import (
@@ -70,7 +71,7 @@ def mean_seconds_per_trial(parts: Iterable[WorkloadCurve | ClosedRounds]) -> flo
     return sum(part.timed_sec for part in timed) / sum(part.timed_trials for part in timed) if timed else None
 
 
-def ensure_measuring_context(session: Session, device: Device, options: JobOptions) -> int:
+def ensure_measuring_context(session: Session, device: Device, options: JobOptions, toolchain: str) -> int:
     """Find or create the measuring context of such devices and options; return its id."""
     context = Contexts(session).ensure(
         target_id=device.target_id,
@@ -78,7 +79,7 @@ def ensure_measuring_context(session: Session, device: Device, options: JobOptio
         tvm_version=device.tvm_version,
         threads=device.threads,
         evaluator=options.timing(),
-        built_by=Workers(session).builder() if options.uses_builder else None,
+        built_by=Workers(session).builder(toolchain) if options.uses_builder else None,
     )
     return context.id
 
@@ -165,12 +166,24 @@ class PlanDraft:
     plan: JobPlan
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _JobStep:
     session: Session
     job: Job
     options: JobOptions
     draft: PlanDraft | None = None
+
+    @cached_property
+    def target(self) -> Target:
+        return Target(Targets(self.session).get(self.job.target_id).text)
+
+    @cached_property
+    def live_builder(self) -> str:
+        """The builder of the job's measurements if a live worker has it; otherwise empty."""
+        if self.job.context_id is None:
+            return ""
+        builder = Contexts(self.session).get(self.job.context_id).builder
+        return builder if builder in Workers(self.session).builders() else ""
 
 
 def draft_plan(database: Database, job_id: str, max_new_rounds: int) -> PlanDraft | None:
@@ -244,12 +257,14 @@ def plan_job(
                 if job.cause != Cause.OTHER:  # it waited for a device
                     jobs.set_step(job_id, job.step)
                 if job.context_id is None:  # the target's first device sets it
-                    context_id = ensure_measuring_context(session, comparable[0], options)
+                    context_id = ensure_measuring_context(
+                        session, comparable[0], options, step.target.toolchain
+                    )
                     jobs.bind_context(job_id, context_id)
                     session.refresh(job)
             elif options.mode == ZERO_SHOT:  # such a job runs nothing and needs no device
                 _apply_job_plan(step, turn, (), JobPlan(finished=ANSWERS))
-            elif not Target(Targets(session).get(job.target_id).text).virtual_device:
+            elif not step.target.virtual_device:
                 if wait_for_device(session, job, wait_limit, devices):
                     return PlannedJob(messages=turn.messages, over=True)
                 max_new_rounds = 0
@@ -282,7 +297,7 @@ def _comparable_devices(step: _JobStep, devices: Sequence[Device]) -> Sequence[D
         device for device in devices if replace(machine_key_of(device), tvm_version=host.tvm_version) == host
     ]
     workers = Workers(step.session)
-    builder = workers.builder() if step.options.uses_builder else None
+    builder = workers.builder(step.target.toolchain) if step.options.uses_builder else None
     if not upgraded or builder is None or context.builder in workers.builders():
         return ()
     ReplacedCode(step.session).move_to_new_builder(step.job.id, context, builder, upgraded[0].tvm_version)
@@ -322,7 +337,7 @@ def _apply_job_plan(
         jobs.move_to_state(job_id, [JobState.TUNING], JobState.FINISHING)
         jobs.store_report_columns(job_id, tuning_ended=reason, is_bench=False)
         events.append(job_id, FinishingEvent(reason=reason, outlook=decision.outlook))
-        turn.messages.append((queues.FINISH_JOB, job_id))
+        turn.messages.append(wake_worker(step.target))
     task_by_id = {task.id: task for task in tasks}
     for plan_of_round in decision.rounds:
         task, searcher = task_by_id[plan_of_round.task_id], plan_of_round.searcher or step.options.search
@@ -333,7 +348,7 @@ def _apply_job_plan(
         outlook = {"outlook": decision.outlook} if decision.outlook else {}
         event = place | plan_of_round.reason.to_stored_json() | outlook
         events.append(job_id, RoundPlannedEvent.model_validate(event))
-        turn.messages.append((queues.RUN_ROUND, row.id))
+        turn.messages.append(wake_worker(step.target, step.live_builder))
         turn.opened += 1
         turn.candidates += plan_of_round.size
 

@@ -4,14 +4,17 @@ A survey lists the target's devices, its tuning jobs, and how many more rounds m
 """
 
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
 from sqlalchemy.orm import Session
 
 from mallorn.core.errors import MallornError, StorageFull, Unavailable
 from mallorn.core.log_setup import Turn, log_facts, log_survived_error
 from mallorn.core.os_errors import explain_os_error
+from mallorn.core.states import Waiting
 from mallorn.core.targets import ROUNDS_PER_GPU, Target
 from mallorn.db.repositories.devices import Devices
 from mallorn.db.repositories.fair_shares import FairShares
@@ -22,13 +25,14 @@ from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.session import Database
-from mallorn.db.tables import Device
+from mallorn.db.tables import Device, Worker
 from mallorn.services.control.plan_job import draft_plan, plan_job, settle_rounds
 from mallorn.services.control.wait_for_device import USUAL, WaitLimit
 from mallorn.services.control.wake_messages import Message
 from mallorn.services.planner.fair_share import JobShare, charge_job, distribute_rounds
 
 log = logging.getLogger(__name__)
+MOST_NAMED: Final = 5
 FRESH_SEC = 30.0  # a device that was silent for longer counts as offline
 PLAN_LEASE_SEC = 20.0
 
@@ -38,10 +42,11 @@ class TargetSurvey:
     """Devices and tuning jobs of a target, and how many more rounds may be open for it.
 
     Jobs in `able` can open another round. If the target names a virtual device, every
-    worker counts as a device.
+    worker counts as a device. `lack` says what the workers lack if none can build for it.
     """
 
     devices: tuple[Device, ...]
+    lack: Waiting | None
     max_new_rounds: int
     jobs: tuple[JobShare, ...]
     able: frozenset[str]
@@ -52,18 +57,30 @@ def survey(session: Session, target_id: int) -> TargetSurvey:
     fresh = Devices(session).list(FRESH_SEC, target_id=target_id)
     devices = [device for device in fresh if not device.info.stopped]
     claims = FairShares(session).claims(target_id)
-    workers = len(Workers(session).list_tuning_worker_ids())
     target = Target(Targets(session).get(target_id).text)
+    workers = Workers(session).list_tuning()
+    able = [row for row in workers if not row.info.missing_tools.get(target.toolchain)]
+    width = sum(row.info.width for row in able)
     rounds_per_device = ROUNDS_PER_GPU if target.is_gpu else 1
     # One round per device with a worker, and a spare one; builds do not disturb GPU timings.
-    places = workers if target.virtual_device else len(devices) * rounds_per_device
-    max_open_rounds = max(1, min(places, workers)) + 1 if places else 0
+    places = width if target.virtual_device else len(devices) * rounds_per_device
+    max_open_rounds = max(1, min(places, width)) + 1 if places else 0
     return TargetSurvey(
         devices=tuple(devices),
+        lack=None if able else explain_lack(workers, target.toolchain),
         max_new_rounds=max(0, max_open_rounds - Rounds(session).count_open(target_id)),
         jobs=tuple(JobShare(c.id, c.owner, c.priority, c.share_pass, c.owner_pass) for c in claims),
         able=frozenset(claim.id for claim in claims if claim.able),
     )
+
+
+def explain_lack(workers: Sequence[Worker], toolchain: str) -> Waiting | None:
+    """Return what each of these workers lacks to build with a toolchain; None without
+    workers."""
+    missing = [f"{row.id} lacks {row.info.missing_tools.get(toolchain)}" for row in workers[:MOST_NAMED]]
+    more = [f"and {len(workers) - MOST_NAMED} more"] if len(workers) > MOST_NAMED else []
+    words = f"no worker can build for {toolchain}: {', '.join(missing + more)}"
+    return Waiting(words, "mallorn workers") if workers else None
 
 
 def plan_target(
@@ -95,7 +112,8 @@ class _TargetStep:
         self._database = database
         self._patience = patience
         self._devices = target_survey.devices
-        self._free = target_survey.max_new_rounds
+        self._lack = target_survey.lack
+        self._free = 0 if self._lack else target_survey.max_new_rounds
         self._jobs = {job.id: job for job in target_survey.jobs}
         self._able = set(target_survey.able)
         self._messages: list[Message] = []
@@ -108,7 +126,7 @@ class _TargetStep:
             while counts := self._distribute_rounds(self._able):
                 for job_id, count in counts.items():
                     self._plan_one(job_id, count)
-        except (Unavailable, StorageFull) as error:  # the sweeper resends lost messages
+        except (Unavailable, StorageFull) as error:  # a sweep plans again
             log.warning("this planning step ended early, the next continues: %s", error)
         return self._messages
 
@@ -120,6 +138,8 @@ class _TargetStep:
             draft = draft_plan(self._database, job_id, max_new_rounds)
             with self._database.transaction() as session:
                 turn = plan_job(session, job_id, max_new_rounds, self._devices, self._patience, draft=draft)
+                if self._lack is not None and not turn.over:
+                    Jobs(session).set_waiting(job_id, self._lack)
                 share = charge_job([*self._jobs.values()], job_id, turn.candidates)
                 FairShares(session).take_turn(job_id, share.share_pass, share.owner_pass)
         except (Unavailable, StorageFull):

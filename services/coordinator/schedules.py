@@ -6,7 +6,6 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Header, Path, Query
 from fastapi.responses import Response, StreamingResponse
 
-from mallorn.core import queues
 from mallorn.core.artifact_uris import library_uri
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.states import JobState
@@ -129,7 +128,7 @@ def bench_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
         Jobs(session).store_report_columns(job_id, is_bench=True)
         Events(session).append(job_id, BenchStartedEvent())
         status = job_out(session, Jobs(session).get(job_id, owner))
-    parts.waker.wake(queues.FINISH_JOB, job_id)
+    parts.waker.wake_for_job(status.state, job_id, status.target)
     return status
 
 

@@ -10,7 +10,12 @@ from benchmarks.house_calls import reached
 from benchmarks.house_tree import Tree
 
 ROOT: Final = Path(__file__).parents[2]
-STAGES: Final = {"I": "import_model", "R": "run_round", "F": "finish_job"}
+STAGES: Final = {"I": "_import", "R": "_measure", "F": "_finish"}
+#: What `do_work` calls before and after each of them.
+EACH: Final = {
+    "mallorn.workers.process.leased_work": {"leased_work"},
+    "mallorn.workers.process.worker_runtime": {"runtime"},
+}
 LINE: Final = re.compile(r"^(?:([I.][R.][F.])  \S.*?|) {2,}(workers/.*\.py)$", re.MULTILINE)
 
 
@@ -31,7 +36,7 @@ def passed() -> dict[str, str]:
     tree = Tree(ROOT)
     found: dict[str, str] = {}
     for letter, start in STAGES.items():
-        for module in sorted(reached(tree, {"mallorn.workers.celery_tasks": {start}})):
+        for module in sorted(reached(tree, EACH | {"mallorn.workers.celery_tasks": {start}})):
             if (file := tree.file(module)).startswith("workers/"):
                 found[file] = found.get(file, "") + letter
     return found

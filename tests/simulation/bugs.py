@@ -16,6 +16,7 @@ from mallorn.db.tables import LeaseRow
 from mallorn.services.control.plan_job import job_view
 from mallorn.workers.finish.numeric_check import NumericCheck
 from mallorn.workers.measure.measurer_interface import MeasureInput, Program
+from mallorn.workers.process.lookout import Lookout
 from mallorn.workers.round.run import Commits
 from tests.simulation import old_code
 from tests.simulation.benches import Check
@@ -36,24 +37,29 @@ def commit_twice() -> Iterator[None]:
     """A batch whose commit was not answered is written once more, into places that are free."""
     flush = Commits.flush
 
-    def twice(self: Commits) -> None:
-        pending, most = list(self._pending.values()), max(self._sketches, default=0) + 1
+    def twice(self: Commits, is_last: bool = False) -> None:
+        pending, most = list(self.pending.values()), max(self._sketches, default=0) + 1
         try:
-            flush(self)
+            flush(self, is_last)
         except Unavailable:
             self._sketches |= {slot + most: each for slot, each in self._sketches.items()}
             self.proposals = [*self.proposals, *self.proposals]
             again = [replace(result, slot=result.slot + most) for result in pending]
-            self._pending = {result.slot: result for result in again}
-            flush(self)
+            self.pending = {result.slot: result for result in again}
+            flush(self, is_last)
 
     with patch.object(Commits, "flush", twice):
         yield
 
 
-def sweeper_off() -> AbstractContextManager[object]:
-    """A message that gets lost is never sent again."""
-    return patch("mallorn.services.control.celery_tasks.collect_overdue_messages", lambda *_: [])
+@contextmanager
+def nobody_looks() -> Iterator[None]:
+    """Work and news whose message gets lost are never found."""
+    with (
+        patch("mallorn.services.control.celery_tasks.collect_jobs_to_plan", lambda *_: []),
+        patch.object(Lookout, "look", lambda _: None),
+    ):
+        yield
 
 
 @contextmanager
@@ -109,7 +115,7 @@ def private_shown() -> AbstractContextManager[object]:
 BUGS: Final[dict[str, tuple[Callable[[], AbstractContextManager[object]], str]]] = {
     "fencing off": (fencing_off, "does not hold"),
     "a commit applied twice": (commit_twice, "counts a candidate twice"),
-    "a lost wake-up, without the sweeper": (sweeper_off, "has not ended"),
+    "a lost wake-up, and nobody looks": (nobody_looks, "has not ended"),
     "renewals never refused": (renewals_never_refused, "does not hold"),
     "a budget off by a round": (budget_off_by_a_round, "has spent"),
     "a schedule promoted without its check": (unchecked_schedule, "without a check"),

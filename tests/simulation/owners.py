@@ -14,7 +14,9 @@ from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.stored_files import Models
 from mallorn.services.coordinator.jobs.job_request_bodies import JobIn
 from mallorn.services.coordinator.jobs.submit import create_or_find_job
+from mallorn.services.coordinator.web.app_parts import Waker
 from tests.simulation.benches import NAME
+from tests.simulation.broker import Broker
 from tests.simulation.parts import LOOK_SEC, Parts
 from tests.simulation.seams import SETTINGS, TARGET
 
@@ -37,6 +39,16 @@ def wish(random: Random, **options: str) -> JobIn:
     asked = {"name": "+".join(names), "trials": random.choice((4, 4, 6, 8)), "seed": random.randrange(100)}
     changed = OPTIONS.model_copy(update={"private": random.random() < PRIVATE_SHARE, **options})
     return JobIn(model_id=MODEL, target=TARGET.text, options=changed, **asked)
+
+
+class BrokersWaker(Waker):
+    """A coordinator's waker, which sends by the broker of the run."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def wake(self, task: str, *args: object) -> None:
+        self._broker.send(task, *args)
 
 
 class Owner:
@@ -97,7 +109,7 @@ class Owner:
             Models(session).add(MODEL, self.name, "made-up", 10)
 
     def _submit(self, wish: JobIn, key: str) -> str:
-        waker = SimpleNamespace(wake=self._parts.broker.send)
+        waker = BrokersWaker(self._parts.broker)
         door = SimpleNamespace(needs_credentials=lambda: False)  # the service asks for no API keys
         database = self._parts.database
         parts: Any = SimpleNamespace(database=database, waker=waker, settings=SETTINGS, door=door)

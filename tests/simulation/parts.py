@@ -13,6 +13,7 @@ from mallorn.db.repositories.snapshots import Selection, SnapshotRows
 from mallorn.db.tables import Job, Task, Workload
 from mallorn.services.control import celery_tasks as control_tasks
 from mallorn.workers import celery_tasks as worker_tasks
+from mallorn.workers.process.lookout import Lookout
 from tests.simulation.benches import Benches
 from tests.simulation.broker import Broker, Message
 from tests.simulation.clockwork import wall
@@ -25,9 +26,7 @@ DOORS: Final[dict[str, Any]] = {
     queues.PLAN: control_tasks.plan_target_of_job,
     queues.SWEEP: control_tasks.sweep_lost_messages,
     queues.REAP: control_tasks.reap_expired_leases,
-    queues.IMPORT_MODEL: worker_tasks.import_model,
-    queues.RUN_ROUND: worker_tasks.run_round,
-    queues.FINISH_JOB: worker_tasks.finish_job,
+    queues.WORK: worker_tasks.do_work,
 }
 WORKERS: Final = 3
 TIMER_SEC: Final = 9.0
@@ -92,6 +91,7 @@ class Parts:
         process = self.loom.process
         process.runtime = Hand(self.database, process.name, self.benches)
         process.runtime.roll_call.start("")
+        Lookout(process.runtime, self.broker.send).start()
         self._serve(control=False, between=process.runtime.health.pause_until_healthy)
 
     def _serve(self, control: bool, between: Callable[[], object] = lambda: None) -> None:

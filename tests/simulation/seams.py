@@ -26,6 +26,7 @@ from mallorn.workers.interfaces.model_compiler import Extraction, ModelCompiler,
 from mallorn.workers.interfaces.tensor_arguments import Arguments
 from mallorn.workers.measure.tracked_devices import Fleet
 from mallorn.workers.process.leased_work import StageFolder
+from mallorn.workers.process.places import Places
 from mallorn.workers.process.worker_runtime import Runtime
 from tests.fixtures.workshop import MadeUpCompiler, MadeUpGraphs
 from tests.simulation.benches import NAME, Bench, Benches, verifier_of
@@ -47,9 +48,9 @@ IMPORT_SEC: Final = 1.0
 WAITING: Final = (
     "mallorn.workers.process.lease_renewal.threading",
     "mallorn.workers.process.heartbeat.threading",
+    "mallorn.workers.process.lookout.threading",
 )
 TIMED: Final = (
-    "mallorn.workers.round.run.time",
     "mallorn.workers.round.run.time",
     "mallorn.workers.finish.run.time",
     "mallorn.workers.finish.order_candidates.time",
@@ -71,6 +72,7 @@ class Hand(Runtime):
         self.database = database
         self.name = name
         self.tunes = True
+        self.places = Places()
         self.benches = benches
         self.fleet = Fleet(SETTINGS)
         self.roll_call = QuietRollCall(database, self.fleet, name)

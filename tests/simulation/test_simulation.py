@@ -98,7 +98,7 @@ def test_a_planted_bug_is_found(storage: Storage, name: str) -> None:
 
 
 def test_a_failing_seed_is_shrunk_and_told_with_the_command_that_replays_it(storage: Storage) -> None:
-    bug, law = BUGS["a lost wake-up, without the sweeper"]
+    bug, law = BUGS["a lost wake-up, and nobody looks"]
     with bug():
         seed = next(seed for seed in range(60) if simulate(storage, Scenario.of(seed)).broken)
         failure = shrunk(storage, simulate(storage, Scenario.of(seed)))

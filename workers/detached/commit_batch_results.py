@@ -74,7 +74,7 @@ def commit_batch_results(runtime: Runtime, results: BatchResults) -> Taken:
     """
     batch = load_batch(runtime.settings.artifacts, results.batch)
     calls, endpoint = check_call_keys(batch, results), results.device
-    runtime.name, runtime.carries_batches = lease_holder_name(batch.id), True
+    runtime.name = lease_holder_name(batch.id)
     with runtime.database.transaction() as session:
         Jobs(session).lock_job(batch.job_id)
         job = Jobs(session).get(batch.job_id, None)
@@ -197,7 +197,7 @@ def _finish_with_results(
     if hold is None:
         raise Conflict("the job's last stage is not in this batch any more", hint="mallorn show JOB")
     lease = LeaseKeeper(lambda: True, runtime.settings.lease_sec)
-    stage = stage_of(LeasedWork(runtime, hold, batch.job_id, lease), JobState.FINISHING)
+    stage = stage_of(LeasedWork(runtime, hold, batch.job_id, lease))
     measurer = CarriedTimes(batch.passes, calls, endpoint)
     checker = CarriedChecks(runtime, stage.target, batch.checks, calls)
     while True:

@@ -22,7 +22,7 @@ from mallorn.core.errors import Conflict, InvalidRequest, MallornError, Unavaila
 from mallorn.core.installation import IMPORT_ROOT
 from mallorn.core.job_options import JobOptions, KeptOptions
 from mallorn.core.registry import REGISTRY
-from mallorn.core.states import JobState, RoundState, Waiting
+from mallorn.core.states import Waiting, WorkKind
 from mallorn.core.targets import Target
 from mallorn.core.values.decision_log import RoundStats
 from mallorn.db.repositories.claim_and_release_work import WorkItems
@@ -57,7 +57,7 @@ from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResu
 from mallorn.workers.measure.run_timeout_and_retakes import Retakes, run_timeout_sec
 from mallorn.workers.model_import.run import check_import
 from mallorn.workers.process.lease_renewal import LeaseKeeper
-from mallorn.workers.process.leased_work import leased_stage, leased_work, stage_folder
+from mallorn.workers.process.leased_work import leased_work, stage_folder, stage_of
 from mallorn.workers.process.match_devices_and_builder import class_of_job, ensure_builder
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.round.propose import prepare_round
@@ -108,7 +108,7 @@ class Packing:
 
     def __init__(self, runtime: Runtime, job_id: str, limit_bytes: int) -> None:
         self._id = os.urandom(8).hex()
-        runtime.name, runtime.carries_batches = lease_holder_name(self._id), True
+        runtime.name = lease_holder_name(self._id)
         self._runtime, self._job_id, self._database = runtime, job_id, runtime.database
         self._file = BatchFile(limit_bytes)
         self._holds: list[LeaseToken] = []
@@ -226,7 +226,7 @@ class Packing:
             with self._database.transaction() as session:
                 store_sketches(session, [slot.sketch for slot in slots])
                 if not is_added:
-                    Rounds(session).close(work.hold, RoundState.QUEUED)
+                    Rounds(session).give_back(work.hold)
         if is_added:
             sent_round = SentRound(round_id=round_id, proposals=tuple(proposals), build_ms=build_ms)
             self._rounds.append(sent_round)
@@ -266,9 +266,10 @@ class Packing:
     def _add_finish(self) -> None:
         is_added: bool | None = None
         runtime, job_id = self._runtime, self._job_id
-        with leased_stage(runtime, job_id, JobState.FINISHING) as stage:
-            if stage is None:
+        with leased_work(runtime, WorkItem(WorkKind.FINISH, job_id)) as work:
+            if work is None:
                 return
+            stage = stage_of(work)
             with self._database.session() as session:
                 tasks = Tasks(session).list_with_workloads(job_id)
             files, calls = dict[str, bytes](), list[run_batch.Json]()

@@ -45,9 +45,8 @@ from mallorn.workers.hardware_probe.run import PROBES_SEC, ensure_machine, load_
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.measure.measurer_interface import Measurer, Need
 from mallorn.workers.model_import.run import check_import
-from mallorn.workers.process.leased_work import LeasedStage, StageFolder, leased_stage, stage_folder
+from mallorn.workers.process.leased_work import LeasedStage, LeasedWork, StageFolder, stage_folder, stage_of
 from mallorn.workers.process.match_devices_and_builder import ensure_builder
-from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.subprocesses.errors import ChildError
 from mallorn.workers.whole_model.compiled_model import IdleEngines
 from mallorn.workers.whole_model.engines import TUNED
@@ -62,12 +61,11 @@ KEEP: Final = "store the library"
 RESTORED: Final = "the database was restored: what was decided since then is decided again"
 
 
-def finish(runtime: Runtime, job_id: str) -> None:
-    """Lease a job that is ready to finish, and finish it or, if it was done, time it again. If
-    its model was imported by other code than this worker's, send the job back to import."""
-    with leased_stage(runtime, job_id, JobState.FINISHING) as stage:
-        if stage is not None:
-            (time_again if stage.job.is_bench else finish_stage)(stage)
+def finish(work: LeasedWork) -> None:
+    """Finish a job or, if it was done, time it again. If its model was imported by other
+    code than this worker's, send the job back to import."""
+    stage = stage_of(work)
+    (time_again if stage.job.is_bench else finish_stage)(stage)
 
 
 def finish_stage(stage: LeasedStage, answers: tuple[Measurer, Checker] | None = None) -> None:

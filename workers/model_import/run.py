@@ -31,7 +31,7 @@ from mallorn.workers.host.pause_while_timing import paused_while_timing
 from mallorn.workers.interfaces.model_compiler import REGION, Extraction, ModelCompiler, ModelTask, Shapes
 from mallorn.workers.interfaces.tensor_arguments import pack_arguments, unpack_arguments
 from mallorn.workers.measure.measurer_interface import DECLARE, UNDECLARED
-from mallorn.workers.process.leased_work import LeasedStage, leased_stage, stage_folder
+from mallorn.workers.process.leased_work import LeasedStage, LeasedWork, stage_folder, stage_of
 from mallorn.workers.process.match_devices_and_builder import builder_of, context_without_builder
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.subprocesses.errors import ChildFailed
@@ -46,44 +46,39 @@ PROVIDER: Final = "mallorn_runtime.onnxruntime.session_options(DIR)   (runs both
 CHECK: Final = "check-model MODEL   (it comes with the package onnx; what is imported: docs/models.md)"
 
 
-def import_job(runtime: Runtime, job_id: str) -> str | None:
-    """Import a job's model, store its tasks, and return its id; None if no job can be claimed."""
-    with leased_stage(runtime, job_id, JobState.IMPORTING) as stage:
-        if stage is None:
-            return None
-        job_id = stage.job.id  # the claim may have taken a job that goes first
-        with runtime.stage_run(StageKind.IMPORT, job_id, f"importing the model of job {job_id}"):
-            if (builder := builder_of(stage.options)) is not None:
-                with runtime.database.session() as session:
-                    context_without_builder(session, job_id, builder, runtime.name, tuning=False)
-            measurer = runtime.measurer(stage.options)
-            if measurer.virtual_device not in ("", stage.target.virtual_device):
-                target = add_virtual_device(stage.target, measurer.virtual_device)
-                with runtime.database.transaction() as session:
-                    Jobs(session).retarget(job_id, Targets(session).ensure(target).id)
-                    stage = replace(stage, job=Jobs(session).get(job_id, None), target=target)
-            extraction = extract_tasks(stage)
-            selected_tasks = _select_tasks(stage.options.only, extraction.tasks)
-            device = measurer.virtual_device_for(selected_tasks, stage.target, stage.options)
-            if device is not None and not measurer.virtual_device:
-                raise ClassRefused(UNDECLARED, hint=DECLARE)
+def import_job(work: LeasedWork) -> None:
+    """Import a job's model, and store its tasks."""
+    stage, runtime, job_id = stage_of(work), work.runtime, work.job_id
+    with runtime.stage_run(StageKind.IMPORT, job_id, f"importing the model of job {job_id}"):
+        if (builder := builder_of(stage.options)) is not None:
+            with runtime.database.session() as session:
+                context_without_builder(session, job_id, builder, runtime.name, tuning=False)
+        measurer = runtime.measurer(stage.options)
+        if measurer.virtual_device not in ("", stage.target.virtual_device):
+            target = add_virtual_device(stage.target, measurer.virtual_device)
             with runtime.database.transaction() as session:
-                _store(session, stage, extraction)
-                if device is not None:  # bind the job to the virtual device's measuring context
-                    endpoint, options = device.endpoint, stage.options
-                    context = Contexts(session).ensure(
-                        stage.job.target_id,
-                        endpoint.host_class,
-                        endpoint.tvm_version,
-                        endpoint.threads,
-                        options.timing(),
-                    )
-                    Jobs(session).bind_context(job_id, context.id)
-                    if device.lacks:
-                        warning = NewJobWarning(f"measurer {options.measurer}", device.lacks, device.hint)
-                        Warnings(session).add(job_id, warning)
-        return job_id
-    return None
+                Jobs(session).retarget(job_id, Targets(session).ensure(target).id)
+                stage = replace(stage, job=Jobs(session).get(job_id, None), target=target)
+        extraction = extract_tasks(stage)
+        selected_tasks = _select_tasks(stage.options.only, extraction.tasks)
+        device = measurer.virtual_device_for(selected_tasks, stage.target, stage.options)
+        if device is not None and not measurer.virtual_device:
+            raise ClassRefused(UNDECLARED, hint=DECLARE)
+        with runtime.database.transaction() as session:
+            _store(session, stage, extraction)
+            if device is not None:  # bind the job to the virtual device's measuring context
+                endpoint, options = device.endpoint, stage.options
+                context = Contexts(session).ensure(
+                    stage.job.target_id,
+                    endpoint.host_class,
+                    endpoint.tvm_version,
+                    endpoint.threads,
+                    options.timing(),
+                )
+                Jobs(session).bind_context(job_id, context.id)
+                if device.lacks:
+                    warning = NewJobWarning(f"measurer {options.measurer}", device.lacks, device.hint)
+                    Warnings(session).add(job_id, warning)
 
 
 def extract_tasks(stage: LeasedStage) -> Extraction:

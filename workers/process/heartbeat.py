@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
+from typing import Final
 
 from sqlalchemy.orm import Session
 
@@ -14,9 +15,11 @@ from mallorn.core.errors import MallornError
 from mallorn.core.host_id import host_id
 from mallorn.core.log_setup import log_survived_error
 from mallorn.core.registry import list_runnable_cost_models
+from mallorn.core.states import WorkKind
 from mallorn.core.targets import parse_target
 from mallorn.core.values.fleet import WorkerInfo
 from mallorn.db.repositories.base import ERROR_CHARS
+from mallorn.db.repositories.claim_and_release_work import WorkerAbility
 from mallorn.db.repositories.devices import Devices, MachineKey, SeenDevice, machine_key_of
 from mallorn.db.repositories.jobs import JobsWaitingForDevice
 from mallorn.db.repositories.targets import Targets
@@ -26,10 +29,12 @@ from mallorn.db.session import Database
 from mallorn.workers.host.code_digest import TVM_VERSION, current_builder_name
 from mallorn.workers.host.host_lock import lock_identity
 from mallorn.workers.measure.tracked_devices import Fleet
+from mallorn.workers.process.toolchains import missing_tools
 
 log = logging.getLogger(__name__)
 
 EVERY_SEC = 5.0
+EVERY_KIND: Final = frozenset({WorkKind.IMPORT, WorkKind.ROUND, WorkKind.FINISH})
 TIDY_SEC = 60.0
 # A device that any worker reported this recently is not written again, unless it has changed.
 ENOUGH_SEC = FRESH_SEC / 2
@@ -57,6 +62,7 @@ class Heartbeat:
         self._next_device_poll_sec = 0.0  # a wake-up never announces news of devices
         self._frequent_until_sec = 0.0
         self._reported_devices: set[tuple[str, MachineKey]] = set()
+        self.ability = WorkerAbility(frozenset(), "")
         self._handled_disturbances: deque[object] = deque(maxlen=REMEMBERED)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._report_repeatedly, name="roll-call", daemon=True)
@@ -64,12 +70,12 @@ class Heartbeat:
     def start(
         self,
         sandbox: str,
-        tunes: bool = True,
+        kinds: frozenset[WorkKind] = EVERY_KIND,
         on_unmeasured: Callable[[str], object] | None = None,
         tidy: Callable[[], None] | None = None,
         plan: Callable[[str], object] | None = None,
     ) -> None:
-        """Start reporting this worker, which tunes (`tunes`) or only imports models.
+        """Start reporting this worker, which does these kinds of work.
 
         `sandbox` names the isolation of its child processes. `on_unmeasured` is called with
         the name of each new device whose machine was never measured. `tidy` is called once
@@ -83,12 +89,15 @@ class Heartbeat:
         self._frequent_until_sec = time.monotonic() + START_SEC
         self._info = WorkerInfo(
             pid=os.getpid(),
-            can_tune=tunes,
+            can_tune=WorkKind.ROUND in kinds,
             cost_models=list_runnable_cost_models(),
             sandbox=sandbox,
             tvm_version=TVM_VERSION,
             builder=current_builder_name(),
+            missing_tools=dict(missing_tools()),
         )
+        lacking = frozenset(toolchain for toolchain, missing in missing_tools().items() if missing)
+        self.ability = WorkerAbility(kinds, current_builder_name(), lacking_toolchains=lacking)
         self._thread.start()
 
     def stop(self) -> None:
@@ -145,7 +154,10 @@ class Heartbeat:
 
     def report_worker(self) -> None:
         with self._database.transaction() as session:
-            Workers(session).record_seen(self._name, host_id(), self._info, self._busy_with)
+            workers = Workers(session)
+            workers.record_seen(self._name, host_id(), self._info, self._busy_with)
+            others = workers.builders(self._info.can_tune) - {self.ability.builder}
+        self.ability = replace(self.ability, other_builders=frozenset(others))
 
     def report_devices(self) -> None:
         devices = self._fleet.devices()
@@ -165,6 +177,8 @@ class Heartbeat:
             unmeasured = rows.find_unprobed(new)
             jobs = JobsWaitingForDevice(session).one_job_per_target({row_of[name].target_id for name in new})
             self._mark_disturbed_times(session, row_of.values())
+        classes = {(row.target_id, row.host_class, row.tvm_version, row.threads) for row in row_of.values()}
+        self.ability = replace(self.ability, devices=frozenset(classes))
         self._reported_devices |= {keys[name] for name in new}
         for name in sorted(unmeasured):
             self.on_unmeasured(name)

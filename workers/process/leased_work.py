@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from socket import gethostname
-from typing import Final
 
 from sqlalchemy.orm import Session
 
@@ -19,7 +18,6 @@ from mallorn.core.errors import (
     LeaseLost,
     MallornError,
     StorageFull,
-    Unavailable,
     UnknownName,
 )
 from mallorn.core.job_options import JobOptions, KeptOptions
@@ -31,9 +29,9 @@ from mallorn.core.values.dataset import SAMPLES
 from mallorn.core.values.event import JobEvent
 from mallorn.core.values.graph_report import GraphReport
 from mallorn.core.values.job import JobStep
-from mallorn.db.repositories.claim_and_release_work import WorkItems
+from mallorn.db.repositories.claim_and_release_work import WorkerAbility, WorkItems
 from mallorn.db.repositories.job_events_and_warnings import Events
-from mallorn.db.repositories.jobs import STAGES, STATES, Jobs
+from mallorn.db.repositories.jobs import STATES, Jobs
 from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem
 from mallorn.db.repositories.stored_files import Models
 from mallorn.db.repositories.targets import Targets
@@ -50,8 +48,6 @@ from mallorn.workers.sandbox.untrusted_files import untrusted_folder
 from mallorn.workers.subprocesses.errors import ChildError, suggest_next_step
 from mallorn.workers.subprocesses.shutdown import STOP
 
-MEASURED: Final = (WorkKind.ROUND, WorkKind.FINISH)
-DETACHED: Final = "the device is detached: batch files carry candidates there"
 log = logging.getLogger(__name__)
 
 
@@ -73,16 +69,19 @@ Begin = Callable[[Session, LeaseToken], None]
 
 
 @contextmanager
-def leased_work(runtime: Runtime, item: WorkItem, begin: Begin | None = None) -> Iterator[LeasedWork | None]:
-    """Hold a lease on `item` for the block; yield None if it cannot be claimed or run.
+def leased_work(
+    runtime: Runtime, wanted: WorkItem | WorkerAbility, begin: Begin | None = None
+) -> Iterator[LeasedWork | None]:
+    """Hold a lease for the block, on an item or on the best work that this worker can do;
+    yield None if nothing can be claimed or run.
 
-    `begin` runs in the transaction of the claim. If the block raises, `retry_rules` decides
-    whether the work is retried, returned to the queue or given up.
+    `begin` runs in the transaction of the claim. If the block raises, `retry_rules`
+    decides whether the work is retried, returned to the queue or given up.
     """
     if have_sources_changed():
         STOP.stop_for_replaced_code()
     with log_facts():  # `_claim` adds facts of this work only
-        work = None if STOP.requested.is_set() else _claim(runtime, item, begin)
+        work = None if STOP.requested.is_set() else _claim(runtime, wanted, begin)
         if work is None:
             yield None
             return
@@ -102,15 +101,19 @@ def leased_work(runtime: Runtime, item: WorkItem, begin: Begin | None = None) ->
             raise
 
 
-def _claim(runtime: Runtime, item: WorkItem, begin: Begin | None) -> LeasedWork | None:
+def _claim(runtime: Runtime, wanted: WorkItem | WorkerAbility, begin: Begin | None) -> LeasedWork | None:
     lease_sec = runtime.settings.lease_sec
     with runtime.database.transaction() as session:
-        hold = WorkItems(session).claim(item, runtime.name, lease_sec)
+        if isinstance(wanted, WorkItem):
+            hold = WorkItems(session).claim(wanted, runtime.name, lease_sec)
+        else:
+            hold = WorkItems(session).claim_best(wanted, runtime.name, lease_sec)
         if hold is None:
             return None
         job_id = Leases(session).get(hold.item).job_id or ""
         options = KeptOptions.model_validate(Jobs(session).get(job_id, None).options)
-        add_log_facts(job=job_id, attempt=hold.attempt)
+        round_fact = {"round": int(hold.item.subject)} if hold.item.kind is WorkKind.ROUND else {}
+        add_log_facts(job=job_id, attempt=hold.attempt, **round_fact)
         if begin is not None:
             begin(session, hold)
 
@@ -123,9 +126,7 @@ def _claim(runtime: Runtime, item: WorkItem, begin: Begin | None) -> LeasedWork 
         options.check_all_readable()
         check_allowed_classes(options, runtime.settings.plugins)
         check_base_classes(options, PROPOSING)
-        if options.is_detached and hold.item.kind in MEASURED and not runtime.carries_batches:
-            raise Unavailable(DETACHED, hint=f"mallorn batch next {job_id} -o FILE")
-    except (ClassRefused, UnknownName, Unavailable) as error:
+    except (ClassRefused, UnknownName) as error:
         _release(work, error)
         return None
     return work
@@ -234,19 +235,8 @@ class LeasedStage:
         Events(session).append(self.job.id, event)
 
 
-@contextmanager
-def leased_stage(runtime: Runtime, job_id: str, state: JobState) -> Iterator[LeasedStage | None]:
-    """Lease a stage of a job for the block; yield None if it cannot be claimed."""
-    has_begun = False
-    with leased_work(runtime, WorkItem(STAGES[state], job_id)) as work:
-        stage = None if work is None else stage_of(work, state)
-        has_begun = True
-        yield stage
-    if not has_begun:  # the database failed after the claim; the work was released
-        yield None
-
-
-def stage_of(work: LeasedWork, state: JobState) -> LeasedStage:
+def stage_of(work: LeasedWork) -> LeasedStage:
+    state = STATES[work.hold.item.kind]
     log.info("%s begins", state)
     with work.runtime.database.session() as session:
         job = Jobs(session).get(work.job_id, None)

@@ -14,6 +14,10 @@ from mallorn.workers.process.time_slice import TimeSliceOver
 from mallorn.workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildKilled, ChildTimeout
 from mallorn.workers.subprocesses.shutdown import ShutdownRequested
 
+# Until returned work may be claimed again.
+SOON_SEC: Final = 5.0
+NEXT_SEC: Final = 1.0
+LATER_SEC: Final = 20.0
 PROPOSING: Final = ("search", "sampler", "cost_model")
 
 
@@ -27,11 +31,17 @@ class RetryRule:
 
 
 TAKEN: Final = RetryRule("was taken back", None, logging.WARNING)
+AT_ONCE: Final = RetryRule("goes back to the queue", WorkItems.return_work, logging.WARNING)
 # No fault of the work: time, an operator or another worker solves the problem.
-GIVEN_BACK: Final = RetryRule("goes back to the queue", WorkItems.return_work, logging.WARNING)
-NEXT: Final = RetryRule("lets others have their turn", WorkItems.return_work, logging.INFO)
+GIVEN_BACK: Final = RetryRule(
+    "goes back to the queue", partial(WorkItems.return_work, delay_sec=SOON_SEC), logging.WARNING
+)
+# Later than work that waits now.
+NEXT: Final = RetryRule(
+    "lets others have their turn", partial(WorkItems.return_work, delay_sec=NEXT_SEC), logging.INFO
+)
 LATER: Final = RetryRule(
-    "waits for the artifact store", partial(WorkItems.return_work, is_delayed=True), logging.WARNING
+    "waits for the artifact store", partial(WorkItems.return_work, delay_sec=LATER_SEC), logging.WARNING
 )
 OTHER_HOST: Final = RetryRule("is left to another host", WorkItems.leave_to_another_host, logging.WARNING)
 # The process was killed from outside: counted like the death of a worker (MAX_DEATHS).
@@ -49,7 +59,7 @@ FAILED: Final = RetryRule("fails its job", WorkItems.fail_job_of_work)
 
 # The first entry whose type matches applies. For all other errors the user must change the job.
 RULES: Final[tuple[tuple[type[errors.MallornError], RetryRule], ...]] = (
-    (ShutdownRequested, GIVEN_BACK),
+    (ShutdownRequested, AT_ONCE),
     (TimeSliceOver, NEXT),
     (errors.LeaseLost, TAKEN),
     (errors.HostFault, OTHER_HOST),

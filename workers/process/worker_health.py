@@ -30,6 +30,11 @@ class Health:
         self._rest_sec = FIRST_REST_SEC
         self._recovered_sec = -SOON_SEC
 
+    @property
+    def is_resting(self) -> bool:
+        """Whether this worker's host has a fault."""
+        return self._fault is not None
+
     def record_fault(self, error: MallornError) -> None:
         """Record a host fault that ended this worker's work."""
         self._fault = error

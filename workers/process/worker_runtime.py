@@ -32,6 +32,7 @@ from mallorn.workers.measure.build_candidates import lower_in_builders, validate
 from mallorn.workers.measure.measurer_interface import Measurer, Tools
 from mallorn.workers.measure.tracked_devices import Fleet
 from mallorn.workers.process.heartbeat import Heartbeat
+from mallorn.workers.process.places import Places
 from mallorn.workers.process.worker_health import Health
 from mallorn.workers.sandbox.landlock import READ
 from mallorn.workers.subprocesses.process_pool import ChildPool
@@ -57,13 +58,18 @@ class Runtime:
         self.fleet = Fleet(config)
         self.name = f"{socket.gethostname()}-{os.getpid()}-{int(time.time())}"
         self.tunes = True  # True if this worker runs rounds; False if it only imports models
-        self.carries_batches = False  # whether it may run rounds of jobs with a detached device
+        self.places = Places()
         self.roll_call = Heartbeat(self.database, self.fleet, self.name)
 
     @cached_property
     def health(self) -> Health:
         """Tracks whether this worker's host is able to work."""
         return Health(lambda reason: self.roll_call.report_pause(reason), lambda: self.tunes)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether this worker could begin more work now."""
+        return self.places.is_one_free and not self.health.is_resting
 
     @cached_property
     def room(self) -> Path:

@@ -1,4 +1,4 @@
-"""Run a round: claim it, propose candidates, build and measure them, commit a few results at a time.
+"""Run a round: claim it, propose candidates, build and measure them, commit results once a second.
 
 Commits are guarded by the fencing token of the attempt.
 """
@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from mallorn.core.errors import LeaseLost, Unavailable
 from mallorn.core.job_options import KeptOptions
-from mallorn.core.states import RoundState
+from mallorn.core.states import RoundState, WorkKind
 from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.event import MeasuredEvent, RoundClosedEvent
@@ -24,7 +24,7 @@ from mallorn.costmodels.metrics import pairwise_accuracy
 from mallorn.db.repositories.base import ERROR_CHARS
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.db.repositories.leases import LeaseToken, WorkItem
+from mallorn.db.repositories.leases import LeaseToken
 from mallorn.db.repositories.measurements import Measurements, NewMeasurement
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.tasks import Tasks
@@ -36,17 +36,18 @@ from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult
 from mallorn.workers.measure.roofline_check import reject_implausible, shortest_plausible_us
 from mallorn.workers.model_import.run import check_import
-from mallorn.workers.process.leased_work import leased_work
+from mallorn.workers.process.leased_work import LeasedWork
 from mallorn.workers.process.match_devices_and_builder import ensure_builder, limits_of
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.round.loaded_round import LoadedRound
 from mallorn.workers.round.propose import prepare_round
 from mallorn.workers.round.select_cost_model import select_ranking_model
-from mallorn.workers.round.store_referenced_rows import store_sites, store_sketches
+from mallorn.workers.round.store_referenced_rows import StoredRows
 from mallorn.workers.subprocesses.shutdown import STOP
 
-# A killed worker loses at most these and the running candidate.
-RESULTS_PER_COMMIT: Final = 4
+# A killed worker loses at most so many results, of so many seconds, and the running candidate.
+RESULTS_PER_COMMIT: Final = 16
+COMMIT_SEC: Final = 1.0
 RETRY_SEC: Final = 1.0
 log = logging.getLogger(__name__)
 FEWEST: Final = 4  # valid candidates that a rank needs
@@ -55,7 +56,12 @@ RESTORED: Final = "the database was restored: what was measured since then is me
 
 @dataclass(eq=False)
 class Commits:
-    """Commits a round's results, RESULTS_PER_COMMIT at a time. Raises LeaseLost if another attempt has it."""
+    """Commits a round's results: at most RESULTS_PER_COMMIT together, and the first result after
+    COMMIT_SEC at once. Raises LeaseLost if another attempt has the round.
+
+    Rounds of one job commit beside each other: of the rows that they share none is locked, but for
+    the job's row, which is updated only while no other transaction holds it.
+    """
 
     database: Database
     round_: LoadedRound
@@ -65,15 +71,19 @@ class Commits:
 
     def __post_init__(self) -> None:
         self._sketches = {each.slot: each.sketch for each in self.inputs}
+        self._stored = StoredRows(self.round_.row.target_id, self.round_.options)
         self.pending: dict[int, MeasureResult] = {}
         self._committed: set[int] = set()
+        self._unannounced: list[MeasureResult] = []  # committed, and in no event yet
         self._disturbances: dict[int, Disturbance] = {}
+        self._last_commit_sec = time.monotonic()
 
     def add(self, result: MeasureResult) -> None:
         self.pending[result.slot] = result
         if result.disturbance is not None:
             self._disturbances[result.slot] = result.disturbance
-        if len(self.pending) >= RESULTS_PER_COMMIT:
+        is_due = time.monotonic() >= self._last_commit_sec + COMMIT_SEC
+        if is_due or len(self.pending) >= RESULTS_PER_COMMIT:
             try:
                 self.flush()
             except Unavailable as error:  # results stay pending until the next commit
@@ -84,49 +94,64 @@ class Commits:
         """Summary of other load on the devices while this attempt timed candidates."""
         return Disturbance.of_all(self._disturbances.values())
 
-    def flush(self) -> None:
-        """Commit pending results, the job's message and events in one transaction."""
-        if not self.pending:
+    def flush(self, is_last: bool = False) -> None:
+        """Commit pending results. The transaction also stores the event that announces them and what
+        the job does now, unless another one has the job's row locked: then a later commit of the
+        round stores these. The last one (`is_last`) waits for the row."""
+        if not self.pending and not (is_last and self._unannounced):
             return
         results = [result for slot, result in self.pending.items() if slot not in self._committed]
         repeated = {slot: r.trial.disturbed for slot, r in self.pending.items() if slot in self._committed}
+        stored = self._stored.copy()  # what a transaction inserts counts once it is committed
         with self.database.transaction() as session:
-            sketches = store_sketches(session, [self._sketches[result.slot] for result in results])
-            target_id, options = self.round_.row.target_id, self.round_.options
-            sites = store_sites(session, target_id, options, [result.endpoint for result in results])
-            rows = []
-            for result, site in zip(results, sites, strict=True):
-                proposal = self.proposals[result.slot]
-                trial = replace(
-                    result.trial,
-                    origin=proposal.origin,
-                    error=result.trial.error[-ERROR_CHARS:],
-                    predicted=proposal.predicted,
-                )
-                sketch_id, limits = sketches[trial.candidate.sketch], limits_of(options)
-                row = NewMeasurement(result.slot, trial, sketch_id, site.context_id, site.device_id, limits)
-                rows.append(row)
-            # `new` is empty if an earlier commit succeeded but its reply was lost.
             measurements = Measurements(session)
-            new = measurements.add_trials(self.hold, rows)
+            if is_last:
+                measurements.lock_job(self.round_.row.job_id)  # before the lease, as everywhere
+            # None is new if an earlier commit succeeded but its reply was lost.
+            is_new = bool(measurements.add_trials(self.hold, self._rows_of(session, results, stored)))
             measurements.mark_disturbed_slots(self.round_.row.id, repeated)
-            if new:
-                times = [us for result in results if (us := result.trial.time_us) is not None]
-                event = MeasuredEvent(
-                    round=self.round_.row.index,
-                    task=self.round_.task_index,
-                    name=self.round_.task_name,
-                    trials=len(results),
-                    failures=sum(result.trial.outcome.failed for result in results),
-                    best_us=min(times, default=None),
-                )
-                Events(session).append(self.round_.row.job_id, event)
-            # The job no longer waits.
-            load = self.disturbance
-            step = JobStep(disturbance=load) if load.description else None
-            Jobs(session).set_step(self.round_.row.job_id, step)
+            unannounced = self._unannounced + (results if is_new else [])
+            if unannounced and self._announce(session, unannounced, is_last):
+                unannounced = []
+        self._stored, self._unannounced = stored, unannounced
         self._committed.update(self.pending)
         self.pending = {}
+        self._last_commit_sec = time.monotonic()
+
+    def _rows_of(
+        self, session: Session, results: Sequence[MeasureResult], stored: StoredRows
+    ) -> list[NewMeasurement]:
+        sketches = stored.sketches(session, [self._sketches[result.slot] for result in results])
+        sites = stored.sites(session, [result.endpoint for result in results])
+        limits = limits_of(self.round_.options)
+        rows = []
+        for result, site in zip(results, sites, strict=True):
+            proposal = self.proposals[result.slot]
+            trial = replace(
+                result.trial,
+                origin=proposal.origin,
+                error=result.trial.error[-ERROR_CHARS:],
+                predicted=proposal.predicted,
+            )
+            sketch_id = sketches[trial.candidate.sketch]
+            row = NewMeasurement(result.slot, trial, sketch_id, site.context_id, site.device_id, limits)
+            rows.append(row)
+        return rows
+
+    def _announce(self, session: Session, results: Sequence[MeasureResult], waits: bool) -> bool:
+        """Store an event about results, and what the job does; return whether its row was free."""
+        times = [us for result in results if (us := result.trial.time_us) is not None]
+        event = MeasuredEvent(
+            round=self.round_.row.index,
+            task=self.round_.task_index,
+            name=self.round_.task_name,
+            trials=len(results),
+            failures=sum(result.trial.outcome.failed for result in results),
+            best_us=min(times, default=None),
+        )
+        load = self.disturbance
+        step = JobStep(disturbance=load) if load.description else None
+        return Events(session).append_with_step(self.round_.row.job_id, event, step, waits)
 
     def commit_all(self) -> None:
         """Commit pending results; retry until the database answers or the worker must stop.
@@ -136,7 +161,7 @@ class Commits:
         """
         while True:
             try:
-                return self.flush()
+                return self.flush(is_last=True)
             except Unavailable as error:
                 if STOP.requested.is_set():
                     raise
@@ -150,52 +175,46 @@ class CompletedRound:
     task_id: int
 
 
-def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
-    """Run a round to its end; None if this worker does not get its lease, or loses it."""
-    with leased_work(runtime, WorkItem.for_round(round_id), fix_round_inputs) as work:
-        if work is None:
-            return None
-        start_sec = time.monotonic()
-        ensure_builder(runtime, work.job_id)
-        check_import(runtime, work.job_id)
-        ensure_machine(runtime, work.job_id)
-        with runtime.working_on(describe_round(runtime, round_id)):
-            with HostLock().hold_shared():
-                round_, (inputs, proposals) = prepare_round(runtime, work.hold)
-            proposed_sec = time.monotonic()
-            inputs_left = [each for each in inputs if each.slot not in round_.done_slots]
-            build_ms = 0.0
-            commits = Commits(runtime.database, round_, work.hold, inputs, proposals)
-            measurer = runtime.measurer(round_.options, round_.like)
-            results = measurer.measure(
-                round_.program, round_.target, inputs_left, round_.options, round_.best_us
-            )
-            least_us = shortest_plausible_us(round_.program, round_.machine)
-            with closing(results):
-                try:
-                    for result in results:
-                        build_ms += result.trial.build_ms or 0.0
-                        work.lease.raise_if_lost()
-                        commits.add(reject_implausible(result, least_us))
-                finally:  # after an error, commit the results measured under the lease
-                    commits.commit_all()
-        stats = {
-            "propose_sec": round(proposed_sec - start_sec, 3),
-            "measure_sec": round(time.monotonic() - proposed_sec, 3),
-            "build_sec": round(build_ms / 1e3, 3),
-            **asdict(measurer.device_seconds),
-            "candidates": len(inputs_left),
-            "cost_model": round_.model_name,
-            "disturbance": commits.disturbance,
-        }
-        close_round(runtime, round_, work.hold, RoundStats.model_validate(stats))
-        return CompletedRound(round_.row.job_id, round_.row.task_id)
-    return None
+def run_round(work: LeasedWork) -> CompletedRound:
+    """Run a leased round to its end."""
+    start_sec, runtime = time.monotonic(), work.runtime
+    ensure_builder(runtime, work.job_id)
+    check_import(runtime, work.job_id)
+    ensure_machine(runtime, work.job_id)
+    with runtime.working_on(describe_round(runtime, int(work.hold.item.subject))):
+        with HostLock().hold_shared():
+            round_, (inputs, proposals) = prepare_round(runtime, work.hold)
+        proposed_sec = time.monotonic()
+        inputs_left = [each for each in inputs if each.slot not in round_.done_slots]
+        build_ms = 0.0
+        commits = Commits(runtime.database, round_, work.hold, inputs, proposals)
+        measurer = runtime.measurer(round_.options, round_.like)
+        results = measurer.measure(round_.program, round_.target, inputs_left, round_.options, round_.best_us)
+        least_us = shortest_plausible_us(round_.program, round_.machine)
+        with closing(results):
+            try:
+                for result in results:
+                    build_ms += result.trial.build_ms or 0.0
+                    work.lease.raise_if_lost()
+                    commits.add(reject_implausible(result, least_us))
+            finally:  # after an error, commit the results measured under the lease
+                commits.commit_all()
+    stats = {
+        "propose_sec": round(proposed_sec - start_sec, 3),
+        "measure_sec": round(time.monotonic() - proposed_sec, 3),
+        "build_sec": round(build_ms / 1e3, 3),
+        **asdict(measurer.device_seconds),
+        "candidates": len(inputs_left),
+        "cost_model": round_.model_name,
+        "disturbance": commits.disturbance,
+    }
+    close_round(runtime, round_, work.hold, RoundStats.model_validate(stats))
+    return CompletedRound(round_.row.job_id, round_.row.task_id)
 
 
 def fix_round_inputs(session: Session, hold: LeaseToken) -> None:
     """Store, on a round's first claim, the cost model of all attempts."""
-    if hold.attempt == 1:
+    if hold.item.kind is WorkKind.ROUND and hold.attempt == 1:
         row = Rounds(session).get(int(hold.item.subject))
         options = KeptOptions.model_validate(Jobs(session).get(row.job_id, None).options)
         family = Tasks(session).get(row.task_id).family

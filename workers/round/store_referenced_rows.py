@@ -1,7 +1,7 @@
 """Store the rows that new results refer to: sketches, measuring contexts and devices."""
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
 from sqlalchemy.orm import Session
@@ -16,7 +16,7 @@ from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.workloads import NewSketch, Sketches
 from mallorn.db.tables import Context
 from mallorn.searchers.space import Sketch
-from mallorn.workers.device.device_class import Endpoint
+from mallorn.workers.device.device_class import DeviceClass, Endpoint
 from mallorn.workers.host.code_digest import TVM_VERSION
 from mallorn.workers.measure.measurer_interface import DECLARE, UNDECLARED
 from mallorn.workers.process.match_devices_and_builder import builder_of
@@ -53,6 +53,39 @@ def get_or_create_context(
         options.timing(),
         builder_of(options),
     )
+
+
+@dataclass(slots=True)
+class StoredRows:
+    """The stored rows that results of one round refer to; each is looked up once."""
+
+    target_id: int
+    options: JobOptions
+    _sketch_ids: dict[str, int] = field(default_factory=dict)
+    _sites: dict[tuple[str, DeviceClass], Site] = field(default_factory=dict)
+
+    def copy(self) -> "StoredRows":
+        return replace(self, _sketch_ids={**self._sketch_ids}, _sites={**self._sites})
+
+    def sketches(self, session: Session, sketches: Iterable[Sketch]) -> Mapping[str, int]:
+        """Return the ids of sketches by key, stored if new."""
+        new = [sketch for sketch in sketches if sketch.key not in self._sketch_ids]
+        if new:
+            self._sketch_ids |= store_sketches(session, new)
+        return self._sketch_ids
+
+    def sites(self, session: Session, endpoints: Iterable[Endpoint | None]) -> list[Site]:
+        """Return each endpoint's site, as `store_sites` does."""
+        endpoints = list(endpoints)
+        new = {_key(each): each for each in endpoints if each is not None and _key(each) not in self._sites}
+        if new:
+            sites = store_sites(session, self.target_id, self.options, new.values())
+            self._sites |= zip(new, sites, strict=True)
+        return [NOWHERE if each is None else self._sites[_key(each)] for each in endpoints]
+
+
+def _key(endpoint: Endpoint) -> tuple[str, DeviceClass]:
+    return endpoint.name, endpoint.device_class
 
 
 def store_sites(

@@ -113,6 +113,10 @@ class WorkerInfo(Value):
     builder: Annotated[
         str, Field(description="TVM version and digest of the code around it; empty: not reported.")
     ] = ""
+    missing_tools: Annotated[
+        dict[str, str], Field(description="By toolchain, what it lacks to build with it; empty: nothing.")
+    ] = Field(default_factory=dict)
+    width: Annotated[int, Field(description="How many rounds and finishes it runs at a time.")] = 1
     sandbox: Annotated[
         str, Field(description="Sandbox of its child processes: `full`, `off`, or what is missing.")
     ] = ""

@@ -11,7 +11,6 @@ from onnx import helper
 from sqlalchemy import select
 
 from mallorn import Client, Job
-from mallorn.core import queues
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import VIRTUAL_DEVICES
 from mallorn.core.settings import Settings
@@ -19,19 +18,18 @@ from mallorn.core.settings import settings as own_settings
 from mallorn.core.targets import Target
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.manifest import read_manifest
+from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.tables import Context, Measurement
 from mallorn.services.control.plan_target import plan_target
-from mallorn.workers.finish.run import finish
 from mallorn.workers.measure.measurer_interface import Need
-from mallorn.workers.model_import.run import import_job
 from mallorn.workers.process.worker_runtime import Runtime
-from mallorn.workers.round import run as rounds
 from mallorn.workers.round.train_cost_model import train
 from tests.fixtures.answers import mallorn
 from tests.fixtures.coordinator import running
 from tests.fixtures.onnx_network import saved
+from tests.fixtures.work import finish, import_job, run
 
 TARGET = '{"kind":"llvm","num-cores":2}'
 TRIALS = 24
@@ -74,23 +72,20 @@ class House:
         """A job at its end."""
         job = self.client.submit(model, TARGET, TRIALS, seed=seed, **OPTIONS | options)
         import_job(self.worker, job.id)
-        while messages := self._planned(job):
-            for name, subject in messages:
-                if name == queues.RUN_ROUND:
-                    self._round(int(str(subject)))
-                elif name == queues.FINISH_JOB:
-                    finish(self.worker, job.id)
+        while round_ids := self._planned(job):
+            for round_id in round_ids:
+                if (closed := run(self.worker, round_id)) is not None:
+                    train(self.worker, closed.job_id, closed.task_id)
+        finish(self.worker, job.id)
         job.refresh()
         return job
 
-    def _planned(self, job: Job) -> list[tuple[Any, ...]]:
+    def _planned(self, job: Job) -> list[int]:
         with self.worker.database.transaction() as session:
             Workers(session).record_seen(self.worker.name, "host", {"can_tune": True})
-        return list(plan_target(self.worker.database, job.id, "control") or [])
-
-    def _round(self, round_id: int) -> None:
-        if (closed := rounds.run(self.worker, round_id)) is not None:
-            train(self.worker, closed.job_id, closed.task_id)
+        plan_target(self.worker.database, job.id, "control")
+        with self.worker.database.session() as session:
+            return list(Rounds(session).queued(job.id))
 
 
 @pytest.fixture(autouse=True)

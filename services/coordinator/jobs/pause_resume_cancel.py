@@ -1,12 +1,10 @@
 """Routes to pause, resume, cancel, label, archive and delete jobs and their exports."""
 
 from http import HTTPStatus
-from typing import Final
 
 from fastapi import APIRouter
 from sqlalchemy.orm import Session
 
-from mallorn.core import queues
 from mallorn.core.errors import Conflict
 from mallorn.core.states import SEARCH, Cause, JobState, Waiting
 from mallorn.core.values.event import PausedEvent, ResumedEvent
@@ -25,14 +23,6 @@ from mallorn.services.coordinator.web.caller_dependencies import CallerDep, JobO
 from mallorn.services.coordinator.web.quotas import check_work_quotas
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
-# The task to wake after a job is put back into a state.
-NEXT_TASK: Final = {
-    JobState.QUEUED: queues.IMPORT_MODEL,
-    JobState.IMPORTING: queues.IMPORT_MODEL,
-    JobState.TUNING: queues.PLAN,
-    JobState.FINISHING: queues.FINISH_JOB,
-}
-
 Steered = type[PausedEvent] | type[ResumedEvent]
 
 
@@ -64,7 +54,7 @@ def resume_job(parts: PartsDep, owner: OwnerDep, job_id: str, request: ResumeIn 
         job = Jobs(session).resume(job_id, owner, request.trials, auto=request.auto)
         check_work_quotas(session, parts.settings, owner)
         answer = _append_state_event(session, ResumedEvent, job)
-    parts.waker.wake(NEXT_TASK[answer.state], job_id)
+    parts.waker.wake_for_job(answer.state, job_id, answer.target)
     return answer
 
 

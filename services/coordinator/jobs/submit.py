@@ -8,7 +8,6 @@ from typing import Annotated, Final, get_args
 from fastapi import APIRouter, Header, Request, Response
 from sqlalchemy.orm import Session
 
-from mallorn.core import queues
 from mallorn.core.check_option_kwargs import check_mode, check_options
 from mallorn.core.check_plugin_classes import ANY, check_allowed_classes
 from mallorn.core.errors import MissingPackage
@@ -119,7 +118,7 @@ def create_or_find_job(
             Events(session).append(job.id, SubmittedEvent(trials=job.trials, minutes=job.minutes))
         answer = job_out(session, job)
     if is_new:
-        parts.waker.wake(queues.IMPORT_MODEL, answer.id)
+        parts.waker.wake_for_job(answer.state, answer.id, answer.target)
     return answer, is_new
 
 

@@ -9,9 +9,12 @@ from celery import Celery
 from fastapi import Depends, Request
 from kombu.exceptions import OperationalError
 
+from mallorn.core import queues
 from mallorn.core.errors import Unavailable
 from mallorn.core.queues import celery_settings
 from mallorn.core.settings import Settings
+from mallorn.core.states import JobState
+from mallorn.core.targets import Target
 from mallorn.db.session import Database
 from mallorn.services.coordinator.web.artifact_store import Store
 from mallorn.services.coordinator.web.authenticator import Authenticator
@@ -42,19 +45,30 @@ PATIENT_SEC: Final = 60.0
 
 
 class Waker:
-    """Sends Celery tasks to workers and control; control resends messages that got lost."""
+    """Sends Celery tasks to workers and control, which find their work without them, too,
+    but later."""
 
     def __init__(self, redis_url: str) -> None:
         self._celery = Celery("mallorn", set_as_current=False)
         self._celery.conf.update(celery_settings(redis_url))
         self._celery.conf.broker_transport_options |= QUICK
 
+    def wake_for_job(self, state: JobState, job_id: str, target: str) -> None:
+        """Wake whoever does what a job in this state, which was just put into it, waits
+        for."""
+        if state is JobState.TUNING:
+            self.wake(queues.PLAN, job_id)
+        elif state is JobState.FINISHING:
+            self.wake(queues.WORK, queues.capability(Target(target).toolchain))
+        else:
+            self.wake(queues.WORK, queues.IMPORT)
+
     def wake(self, task: str, *args: object) -> None:
         """Send a task by name; if the broker is down, only log a warning."""
         try:
             self._celery.send_task(task, args=list(args), retry=False)
         except OperationalError as error:
-            log.warning("could not send %s%r, the sweeper will: %s", task, args, error)
+            log.warning("could not send %s%r, so it begins later: %s", task, args, error)
 
     def ping(self) -> None:
         """Raise Unavailable unless the broker answers."""

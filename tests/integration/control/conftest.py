@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from mallorn.core import queues
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import RoundState
 from mallorn.core.targets import parse_target
@@ -78,7 +77,9 @@ class Yard:
 
     def opened(self, job_id: str) -> list[int]:
         """Plan, and say which rounds are new."""
-        return [int(str(message[1])) for message in self.plan(job_id) if message[0] == queues.RUN_ROUND]
+        before = {row.id for row in self.open_rounds()}
+        self.plan(job_id)
+        return [row.id for row in self.open_rounds() if row.id not in before]
 
     def close(self, round_id: int, latency_us: float = 10.0) -> str:
         """Every candidate of the round ran as fast; the job it belongs to."""

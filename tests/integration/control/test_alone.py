@@ -71,7 +71,7 @@ def test_a_database_that_goes_away_is_nobodys_fault_and_rounds_that_were_opened_
     monkeypatch.setattr(planning, "plan_job", raising(away, Unavailable("gone")))
     yard.devices(8)
     messages = plan_target(yard.workshop.database, first, "control")
-    assert [name for name, *_ in messages or ()].count(queues.RUN_ROUND) == len(yard.open_rounds()) > 0
+    assert [name for name, *_ in messages or ()].count(queues.WORK) == len(yard.open_rounds()) > 0
     assert {yard.workshop.state(job) for job in (first, away)} == {JobState.TUNING}
 
 

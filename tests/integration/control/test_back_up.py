@@ -27,7 +27,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_timer_asks_control_to_look_more_than_once_a_day() -> None:
     assert queues.TICKS[queues.BACK_UP] < backups.DAY_SEC
     assert queues.BACK_UP in app.tasks
-    assert queues.ROUTES[queues.BACK_UP] == {"queue": queues.CONTROL}
+    assert queues.QUEUES[queues.BACK_UP] == queues.CONTROL
 
 
 def test_one_backup_is_made_however_often_it_is_asked(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

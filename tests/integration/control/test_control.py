@@ -11,6 +11,7 @@ from sqlalchemy import update
 from mallorn.core import queues
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
+from mallorn.core.targets import NATIVE
 from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
 from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.db.repositories.job_events_and_warnings import Events
@@ -19,26 +20,18 @@ from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import MAX_DEATHS, Leases, WorkItem
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.tasks import Tasks
-from mallorn.db.tables import Device, Job, LeaseRow
+from mallorn.db.tables import Device, Job
 from mallorn.services.control import plan_job as turn
 from mallorn.services.control import plan_target as planning
-from mallorn.services.control.periodic_tasks import (
-    STALE_SEC,
-    collect_overdue_messages,
-    requeue_expired_leases,
-)
+from mallorn.services.control.periodic_tasks import collect_jobs_to_plan, requeue_expired_leases
 from mallorn.services.control.plan_target import plan_target, survey
 from tests.fixtures.database import BOTH
+
+WAKE = (queues.WORK, NATIVE)
 
 
 def kinds(workshop, job):
     return [event.kind for event in workshop.read(lambda session: Events(session).after(job, 0, 1000))]
-
-
-def age_messages(workshop, seconds):
-    """Let everything that was sent have been sent long ago."""
-    aged = update(LeaseRow).values(sent_at=LeaseRow.sent_at - seconds)
-    workshop.write(lambda session: session.execute(aged))
 
 
 def lose_lease(workshop, round_id):
@@ -106,46 +99,19 @@ def test_planners_that_race_never_spend_more_than_the_budget(workshop, monkeypat
     with ThreadPoolExecutor(4) as pool:
         plans = list(pool.map(race, range(4)))
     assert spent(workshop, job).open_candidates == 24
-    sent = [message for plan in plans for message in plan or [] if message[0] == queues.RUN_ROUND]
-    assert len(sent) == len(set(sent)) == 4
-
-
-def test_a_round_whose_message_got_lost_is_sent_again_once_in_a_while(workshop):
-    round_id = workshop.next_round(workshop.job(("w0",)))
-    message = (queues.RUN_ROUND, round_id)
-    assert message not in collect_overdue_messages(workshop.database)
-    age_messages(workshop, STALE_SEC + 1)
-    assert message in collect_overdue_messages(workshop.database)
-    assert message not in collect_overdue_messages(workshop.database)
-
-
-@pytest.mark.parametrize(
-    ("state", "task"),
-    [
-        (JobState.QUEUED, queues.IMPORT_MODEL),
-        (JobState.IMPORTING, queues.IMPORT_MODEL),
-        (JobState.FINISHING, queues.FINISH_JOB),
-    ],
-)
-def test_a_stage_whose_message_got_lost_is_sent_again_once_in_a_while(workshop, state, task):
-    job = workshop.job()
-    workshop.write(lambda session: Jobs(session).move_to_state(job, [JobState.TUNING], state))
-    assert collect_overdue_messages(workshop.database) == []
-    age_messages(workshop, STALE_SEC + 1)
-    assert collect_overdue_messages(workshop.database) == [(task, job)]
-    assert collect_overdue_messages(workshop.database) == []
+    assert sum(name == queues.WORK for plan in plans for name, *_ in plan or []) == 4
 
 
 def test_every_tuning_job_is_looked_at_by_the_sweeper(workshop):
     jobs = [workshop.job(("w0",)), workshop.job(("w1",))]
     workshop.write(lambda session: Jobs(session).pause(jobs[0], "ada"))
-    assert collect_overdue_messages(workshop.database) == [(queues.PLAN, jobs[1])]
+    assert collect_jobs_to_plan(workshop.database) == [(queues.PLAN, jobs[1])]
 
 
 def test_a_dead_workers_round_returns_and_its_job_hears_of_it(workshop):
     job = workshop.job()
     round_id = workshop.next_round(job)
-    assert lose_lease(workshop, round_id) == [(queues.RUN_ROUND, round_id)]
+    assert lose_lease(workshop, round_id) == []
     assert kinds(workshop, job)[-1] == "round_returned"
     assert workshop.run(round_id) is not None
 
@@ -154,7 +120,7 @@ def test_the_last_death_poisons_a_round_and_the_job_is_planned_anew(workshop):
     job = workshop.job()
     round_id = workshop.next_round(job)
     for _ in range(MAX_DEATHS - 1):
-        assert lose_lease(workshop, round_id) == [(queues.RUN_ROUND, round_id)]
+        assert lose_lease(workshop, round_id) == []
     assert lose_lease(workshop, round_id) == [(queues.PLAN, job)]
     assert kinds(workshop, job)[-1] == "round_poisoned"
 
@@ -165,7 +131,8 @@ def test_a_job_whose_every_round_is_poison_ends_all_the_same(workshop):
         round_id = workshop.next_round(job)
         for _ in range(MAX_DEATHS):
             lose_lease(workshop, round_id)
-    assert workshop.plan(job) == [(queues.FINISH_JOB, job)]
+    assert workshop.plan(job) == [WAKE]
+    assert workshop.state(job) == JobState.FINISHING
     assert "3 rounds were given up: they lost every worker" in retired(workshop, job)[0]
 
 
@@ -176,7 +143,8 @@ def test_a_task_that_is_known_to_be_good_is_given_up_too_when_it_kills_workers(w
         round_id = workshop.next_round(job)
         for _ in range(MAX_DEATHS):
             lose_lease(workshop, round_id)
-    assert workshop.plan(job) == [(queues.FINISH_JOB, job)]
+    assert workshop.plan(job) == [WAKE]
+    assert workshop.state(job) == JobState.FINISHING
 
 
 def test_a_task_whose_every_candidate_fails_is_retired(workshop):
@@ -198,7 +166,8 @@ def test_a_space_that_is_exhausted_ends_the_job(workshop):
 
 def test_a_model_without_tasks_goes_straight_to_its_finish(workshop):
     job = workshop.job(())
-    assert workshop.plan(job) == [(queues.FINISH_JOB, job)]
+    assert workshop.plan(job) == [WAKE]
+    assert workshop.state(job) == JobState.FINISHING
 
 
 def test_no_task_gets_more_than_its_own_budget(workshop):
@@ -219,7 +188,8 @@ def test_when_the_time_is_over_rounds_that_nobody_began_are_not_waited_for(works
     job = workshop.job(minutes=60)
     queued = workshop.next_round(job)
     workshop.write(lambda session: session.execute(update(Job).values(created_at=Job.created_at - 7200)))
-    assert (queues.FINISH_JOB, job) in workshop.plan(job)
+    workshop.plan(job)
+    assert workshop.state(job) == JobState.FINISHING
     assert workshop.round(queued).state == RoundState.CANCELLED
     ended = workshop.read(lambda session: Events(session).newest(job, FinishingEvent))
     assert "time budget" in ended.reason
@@ -289,7 +259,7 @@ def test_a_paused_job_keeps_nobody_from_its_workload(workshop):
     queued = workshop.next_round(paused)
     assert workshop.plan(other) == []
     workshop.write(lambda session: Jobs(session).pause(paused, "ada"))
-    collect_overdue_messages(workshop.database)
+    collect_jobs_to_plan(workshop.database)
     assert workshop.round(queued).state == RoundState.CANCELLED
     assert workshop.plan(other) != []
 
@@ -318,7 +288,7 @@ def test_the_last_worker_lost_in_a_stage_fails_the_job_and_says_so(workshop, sta
         requeue_expired_leases(workshop.database)
     assert workshop.state(job) == JobState.FAILED
     assert kinds(workshop, job)[-1] == "failed"
-    assert collect_overdue_messages(workshop.database) == []
+    assert collect_jobs_to_plan(workshop.database) == []
 
 
 def test_a_job_may_ask_for_some_of_its_tasks_only(workshop):

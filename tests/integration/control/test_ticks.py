@@ -16,7 +16,7 @@ from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.tables import Device, Job, LeaseRow, Tick, Worker
 from mallorn.services.control import app as control
 from mallorn.services.control import celery_tasks as tasks
-from mallorn.services.control.periodic_tasks import collect_overdue_messages, requeue_expired_leases
+from mallorn.services.control.periodic_tasks import collect_jobs_to_plan, requeue_expired_leases
 from tests.fixtures.database import BOTH
 from tests.fixtures.workshop import Workshop
 
@@ -30,7 +30,7 @@ def begin(workshop: Workshop, name: str = "loop") -> float | None:
 
 def step(workshop: Workshop, seconds: float) -> None:
     """What a step of the database's clock is to the moments in it, by so much forwards."""
-    for column in (Tick.begun_at, Tick.since, Tick.done_at, LeaseRow.until, LeaseRow.sent_at):
+    for column in (Tick.begun_at, Tick.since, Tick.done_at, LeaseRow.until, LeaseRow.due_at):
         moved = update(column.class_).values({column.key: column - seconds})
         workshop.write(lambda session, moved=moved: session.execute(moved))
     for column in (Device.last_seen, Worker.last_seen, Job.planned_at):
@@ -116,14 +116,14 @@ def test_what_lies_ahead_of_a_clock_that_was_set_back_is_not_waited_for(
     workshop: Workshop, turns: Callable[[], None]
 ) -> None:
     job = workshop.job(("w0",))
-    round_id = workshop.next_round(job)
+    workshop.next_round(job)
     workshop.see_device()
     turns()
     step(workshop, -MINUTES)
     turns()
     step(workshop, 25.0)  # longer than a message is waited for
-    assert (queues.RUN_ROUND, round_id) in collect_overdue_messages(workshop.database)
-    assert (queues.PLAN, job) in collect_overdue_messages(workshop.database)
+    assert workshop.has_waiting()
+    assert (queues.PLAN, job) in collect_jobs_to_plan(workshop.database)
     step(workshop, 10.0)
     assert workshop.read(lambda session: Devices(session).list(30.0)) == []
 
@@ -151,7 +151,7 @@ def test_a_part_of_a_turn_that_raises_costs_itself_alone_and_is_told_once(
     monkeypatch.setattr("mallorn.services.control.periodic_tasks.Rounds.cancel_queued", _raise(error))
     turn = Turn()
     for _ in range(3):
-        assert (queues.PLAN, job) in collect_overdue_messages(workshop.database, turn)
+        assert (queues.PLAN, job) in collect_jobs_to_plan(workshop.database, turn)
     assert not turn.whole
     told = [each for each in caplog.records if "are not withdrawn: " in each.getMessage()]
     assert len(told) == 1
@@ -178,11 +178,11 @@ def test_a_job_that_cannot_be_told_of_its_loss_keeps_no_other_from_its_work(
 def test_work_of_a_kind_that_a_newer_version_holds_is_left_to_it(workshop: Workshop) -> None:
     job = workshop.job(("w0",))
     new = {"kind": "of tomorrow", "subject": "1", "job_id": job, "attempt": 1, "losses": 0, "deaths": 0}
-    for times in ({"until": 0.0}, {"sent_at": 0.0}):
+    for times in ({"until": 0.0}, {"due_at": 0.0}):
         row = LeaseRow(**new | times | {"subject": str(times)})
         workshop.write(lambda session, row=row: session.add(row))
     requeue_expired_leases(workshop.database)
-    assert collect_overdue_messages(workshop.database) == [(queues.PLAN, job)]
+    assert collect_jobs_to_plan(workshop.database) == [(queues.PLAN, job)]
 
 
 @BOTH

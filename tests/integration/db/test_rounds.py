@@ -4,16 +4,16 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import delete, func, select, text, update
+from sqlalchemy import delete, func, select, text
 
 from mallorn.core.errors import LeaseLost
 from mallorn.core.states import RoundState
 from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.db.repositories.leases import MAX_DEATHS, Leases, LeaseToken, WorkItem
+from mallorn.db.repositories.leases import MAX_DEATHS, Leases, LeaseToken
 from mallorn.db.repositories.measurements import Measurements
 from mallorn.db.repositories.rounds import Rounds
-from mallorn.db.tables import Job, LeaseRow, Measurement, Round
+from mallorn.db.tables import LeaseRow, Measurement, Round
 
 
 def commit(rows, hold, slots):
@@ -35,14 +35,6 @@ def expire(rows):
 
 def renew(rows, hold):
     return rows.write(lambda session: Leases(session).renew(hold, 60))
-
-
-def waiting(rows):
-    return [
-        int(item.subject)
-        for item in rows.read(lambda session: Leases(session).waiting(30))
-        if item.kind == "round"
-    ]
 
 
 def close(rows, hold, state=RoundState.DONE):
@@ -205,25 +197,3 @@ def test_cancelling_ends_open_rounds_and_their_workers_learn_it(rows):
     assert rows.write(lambda session: Rounds(session).cancel_open(rows.job_id)) == 2
     assert {state_of(rows, leased), state_of(rows, queued)} == {RoundState.CANCELLED}
     assert not renew(rows, hold)
-
-
-def test_the_sweeper_finds_rounds_whose_message_got_lost(rows):
-    round_id = rows.write(rows.add_round)
-    assert waiting(rows) == []
-    aged = update(LeaseRow).values(sent_at=LeaseRow.sent_at - 60)
-    rows.write(lambda session: session.execute(aged))
-    assert waiting(rows) == [round_id]
-    rows.write(lambda session: Leases(session).mark_sent([WorkItem.for_round(round_id)]))
-    assert waiting(rows) == []
-
-
-def test_lost_messages_go_out_again_for_urgent_jobs_first_and_in_the_order_of_planning(rows):
-    def act(session):
-        urgent = rows.add_job(session, "bob", ("w0",))
-        session.execute(update(Job).where(Job.id == urgent).values(priority=1))
-        for number, job_id in ((10, rows.job_id), (9, rows.job_id), (11, urgent)):
-            Leases(session).add_or_reopen_work(WorkItem.for_round(number), job_id)
-        session.execute(update(LeaseRow).values(sent_at=LeaseRow.sent_at - 60))
-
-    rows.write(act)
-    assert waiting(rows) == [11, 9, 10]

@@ -14,9 +14,9 @@ from mallorn.db.repositories.schedules import Schedules
 from mallorn.db.repositories.tasks import Tasks
 from mallorn.db.repositories.trials import Trials
 from mallorn.workers.finish.numeric_check import NumericCheck
-from mallorn.workers.finish.run import finish
 from mallorn.workers.subprocesses.errors import ChildOutOfMemory
 from tests.fixtures.tuned_jobs import tuned
+from tests.fixtures.work import finish
 
 
 @pytest.fixture

@@ -22,10 +22,10 @@ from mallorn.workers.finish.choose_under_load import (
     loads_to_time,
 )
 from mallorn.workers.finish.job_model import JobModel
-from mallorn.workers.finish.run import finish
 from mallorn.workers.subprocesses.errors import ChildFailed
 from tests.fixtures.finishing import COMPILED, best, candidates, key, report
 from tests.fixtures.tuned_jobs import tuned
+from tests.fixtures.work import finish
 
 
 @pytest.fixture

@@ -13,14 +13,13 @@ from mallorn.core.values.manifest import DATABASE, MANIFEST, read_manifest
 from mallorn.db.measurement_codec import pack_text
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.tables import Workload
-from mallorn.workers.finish.run import finish
 from mallorn.workers.host.code_digest import code_digest
 from mallorn.workers.interfaces.model_compiler import Extraction
-from mallorn.workers.model_import.run import import_job
 from mallorn.workers.subprocesses.errors import ChildFailed
 from mallorn.workers.tvm.network.graph_recipes import TUNED, skipped_passes
 from tests.fixtures.finishing import COMPILED, export_of, report
 from tests.fixtures.tuned_jobs import tuned
+from tests.fixtures.work import finish, import_job
 
 NO_LOWERING = ChildFailed("InternalError", "no lowering for this")
 RECIPE = TUNED

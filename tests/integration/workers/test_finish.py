@@ -13,7 +13,6 @@ from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.tasks import Tasks
 from mallorn.db.tables import Measurement
 from mallorn.searchers.base import DEFAULT, proposal_method_of
-from mallorn.workers.finish.run import finish
 from mallorn.workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
 from tests.fixtures.finishing import (
     best,
@@ -25,6 +24,7 @@ from tests.fixtures.finishing import (
     report,
 )
 from tests.fixtures.tuned_jobs import tuned, untuned
+from tests.fixtures.work import finish
 
 
 def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, exported):

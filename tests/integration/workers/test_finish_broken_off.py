@@ -6,7 +6,6 @@ from mallorn.core.values.event import DoneEvent
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import Leases, WorkItem
-from mallorn.workers.finish.run import finish
 from mallorn.workers.subprocesses.shutdown import ShutdownRequested
 from tests.fixtures.finishing import (
     COMPILED,
@@ -14,6 +13,7 @@ from tests.fixtures.finishing import (
     report,
 )
 from tests.fixtures.tuned_jobs import tuned
+from tests.fixtures.work import finish
 
 
 def test_a_finish_without_a_device_waits_in_words_and_goes_on(workshop, exported):

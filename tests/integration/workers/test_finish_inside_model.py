@@ -13,7 +13,6 @@ from mallorn.core.states import JobState
 from mallorn.db.measurement_codec import unpack_decisions, unpack_text
 from mallorn.db.tables import Job
 from mallorn.searchers.base import DEFAULT
-from mallorn.workers.finish.run import finish
 from mallorn.workers.subprocesses.errors import ChildFailed
 from tests.fixtures.finishing import (
     COMPILED,
@@ -27,6 +26,7 @@ from tests.fixtures.finishing import (
     report,
 )
 from tests.fixtures.tuned_jobs import tuned
+from tests.fixtures.work import finish
 
 
 def closest_rival(workshop, job):

@@ -11,10 +11,10 @@ from mallorn.core.states import JobState
 from mallorn.core.values.dynamic_shapes import Rule
 from mallorn.core.values.manifest import Manifest
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.workers.finish.run import finish
 from tests.fixtures.finishing import COMPILED, CRASHED, export_of, ranged, report
 from tests.fixtures.timed_models import finish_anyway, steps
 from tests.fixtures.tuned_jobs import tuned
+from tests.fixtures.work import finish
 
 CONTENT = "a library of export"  # as the compiler of these tests writes it
 DIGEST = sha256(CONTENT.encode()).hexdigest()

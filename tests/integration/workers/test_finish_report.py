@@ -14,7 +14,6 @@ from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.tables import Event
 from mallorn.searchers.base import proposal_method_of
-from mallorn.workers.finish.run import finish
 from mallorn.workers.measure.measurer_interface import Need
 from mallorn.workers.subprocesses.errors import ChildFailed
 from tests.fixtures.finishing import (
@@ -26,6 +25,7 @@ from tests.fixtures.finishing import (
     report,
 )
 from tests.fixtures.tuned_jobs import finished, tuned
+from tests.fixtures.work import finish
 from tests.fixtures.workshop import ENDPOINT, MadeUpMeasurer
 
 

@@ -17,11 +17,11 @@ from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.tables import Context, Measurement
 from mallorn.workers.finish.job_model import JobModel
-from mallorn.workers.finish.run import finish
 from mallorn.workers.measure.tracked_devices import TrackedDevice
 from mallorn.workers.subprocesses.errors import ChildFailed, ChildOutOfMemory
 from mallorn.workers.whole_model.engines import TUNED
 from tests.fixtures.finishing import COMPILED, MadeUpEngines, export_of, handed_out, promoted, report
+from tests.fixtures.work import finish
 from tests.fixtures.workshop import ENDPOINT
 
 

@@ -23,12 +23,12 @@ from mallorn.db.repositories.workloads import KEPT
 from mallorn.db.tables import Job, StageRun
 from mallorn.workers.interfaces.model_compiler import Extraction, ModelTask
 from mallorn.workers.interfaces.tensor_arguments import Arguments
-from mallorn.workers.model_import.run import import_job
 from mallorn.workers.round.run import describe_round
 from mallorn.workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
 from mallorn.workers.subprocesses.shutdown import ShutdownRequested
 from mallorn.workers.tvm.network.graph_recipes import TUNED, with_skipped_passes
 from tests.fixtures.stored import workload_named
+from tests.fixtures.work import import_job
 from tests.fixtures.workshop import MODEL, QUICK
 from tests.unit.children.faces import Misbehaving
 
@@ -341,10 +341,10 @@ def test_a_range_of_shapes_is_imported_at_its_points(workshop):
 
 
 def test_a_stage_whose_job_cannot_be_read_after_its_claim_is_given_back(workshop, job, monkeypatch):
-    def away(_held, _state):
+    def away(_work):
         raise Unavailable("the database does not answer")
 
-    monkeypatch.setattr("mallorn.workers.process.leased_work.stage_of", away)
+    monkeypatch.setattr("mallorn.workers.model_import.run.stage_of", away)
     assert not import_job(workshop, job)
     held = workshop.held(WorkItem(WorkKind.IMPORT, job))
     assert (held.holder, held.losses) == (None, 0)
@@ -359,7 +359,7 @@ def test_a_store_that_is_away_is_waited_for_however_long_that_takes(workshop, jo
     held = workshop.held(WorkItem(WorkKind.IMPORT, job))
     assert (workshop.state(job), held.losses, held.deaths) == (JobState.IMPORTING, 0, 0)
     assert "its disk may not be mounted" in workshop.explanation(job)
-    assert held.sent_at, "it is sent like a lost message, and not at once"
+    assert not workshop.has_waiting(WorkKind.IMPORT, longer_than_sec=0.0), "it waits for a while"
     unmounted.rename(models)
     workshop.graph_answers["extract"] = found("w0")
     assert import_job(workshop, job)

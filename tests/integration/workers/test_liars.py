@@ -10,8 +10,8 @@ from mallorn.core.states import JobState
 from mallorn.core.values.trial import Trial
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.tables import Schedule
-from mallorn.workers.finish.run import finish
 from tests.fixtures.tuned_jobs import tuned
+from tests.fixtures.work import finish
 from tests.fixtures.workshop import ENDPOINT, MadeUpMeasurer
 
 DEVICES = ("honest-1", "honest-2", "liar")

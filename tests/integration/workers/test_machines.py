@@ -19,13 +19,13 @@ from mallorn.db.repositories.targets import Targets
 from mallorn.db.tables import Device
 from mallorn.searchers.space import Candidate
 from mallorn.workers.finish import final_candidates
-from mallorn.workers.finish.run import finish
 from mallorn.workers.hardware_probe import run as probing
 from mallorn.workers.hardware_probe.run import PROBES_SEC
 from mallorn.workers.host.code_digest import current_builder_name
 from mallorn.workers.measure.roofline_check import REFUSED
 from mallorn.workers.measure.tvm_space import TvmSpace
 from tests.fixtures.tuned_jobs import untuned
+from tests.fixtures.work import finish
 from tests.fixtures.workshop import ENDPOINT, TARGET, Workshop
 
 HERE = assume_typical_cpu(cores=2, lanes=8).model_copy(update={"measured": True})

@@ -14,8 +14,8 @@ from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.tasks import TaskHistories
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.tables import Context, Measurement, Schedule
-from mallorn.workers.finish.run import finish
 from mallorn.workers.host.code_digest import current_builder_name
+from tests.fixtures.work import finish
 from tests.fixtures.workshop import ENDPOINT
 
 OTHER = replace(ENDPOINT, name="other", host_class="another")

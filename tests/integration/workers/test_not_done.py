@@ -11,12 +11,12 @@ from mallorn.core.errors import StorageFull, Unavailable
 from mallorn.core.states import JobState
 from mallorn.core.values.graph_report import TensorSpec
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.workers.finish.run import finish
 from mallorn.workers.interfaces.whole_model_engine import LoadedEngine, NodeDifference
 from mallorn.workers.subprocesses.errors import ChildFailed, ChildTimeout
 from tests.fixtures.finishing import COMPILED, CRASHED
 from tests.fixtures.timed_models import finish_anyway, steps
 from tests.fixtures.tuned_jobs import tuned
+from tests.fixtures.work import finish
 
 
 def disagree(expected_npz, **_params):

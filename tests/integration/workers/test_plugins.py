@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mallorn.core import queues
 from mallorn.core.errors import InvalidRequest, PluginFailed
 from mallorn.core.settings import settings
 from mallorn.core.states import JobState, RoundState
@@ -138,9 +137,9 @@ def test_a_class_that_is_not_what_its_place_asks_for_fails_its_job_before_it_cos
 
 def test_a_worker_takes_up_no_stored_job_whose_class_is_on_no_list(workshop):
     job = workshop.job(("w0",), trials=16, search="antigravity:x")
-    (message,) = [each for each in workshop.plan(job) if each[0] == queues.RUN_ROUND]
+    round_id = workshop.next_round(job)
     workshop.settings.plugins.clear()
-    assert workshop.run(int(str(message[1]))) is None
+    assert workshop.run(round_id) is None
     assert workshop.state(job) == JobState.FAILED
     assert "the searcher antigravity:x is not allowed by the operator" in workshop.explanation(job)
     assert "antigravity" not in sys.modules
@@ -262,8 +261,7 @@ def test_a_stopping_rule_that_fails_ends_its_job_before_it_costs_trials(workshop
         raise PluginFailed("the stopping rule mine:Rule raised KeyError: 'x' (mine.py, line 3)")
 
     workshop.bench.before = fail
-    (message,) = [each for each in workshop.plan(job) if each[0] == queues.RUN_ROUND]
-    assert workshop.run(int(str(message[1]))) is None
+    assert workshop.run(workshop.next_round(job)) is None
     assert workshop.state(job) == JobState.FAILED
     assert workshop.explanation(job).startswith("the stopping rule mine:Rule raised KeyError")
     assert workshop.rows() == []

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from mallorn.core.states import WorkKind
 from mallorn.core.values.fleet import DeviceInfo
 from mallorn.db.repositories.devices import Devices
 from mallorn.db.repositories.workers import Workers
@@ -40,7 +41,7 @@ def workers(database: Database) -> dict[str, dict[str, Any]]:
 
 def test_a_worker_that_leaves_says_so(database: Database, tracker: Any) -> None:
     call = Heartbeat(database, tracker, "w")
-    call.start("full", tunes=False)
+    call.start("full", frozenset({WorkKind.IMPORT}))
     wait_for(lambda: devices(database), "the first report")
     assert workers(database)["w"]["can_tune"] is False
     assert workers(database)["w"]["sandbox"] == "full"

@@ -2,6 +2,8 @@
 
 import json
 import logging
+import math
+from contextlib import ExitStack
 from socket import gethostname
 
 import numpy as np
@@ -19,10 +21,12 @@ from mallorn.core.errors import (
 from mallorn.core.log_setup import JsonLines
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
+from mallorn.core.targets import NATIVE
 from mallorn.core.values.fleet import WorkerInfo
 from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.cost_models import CostModels, NewCostModel
 from mallorn.db.repositories.devices import Devices
+from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import Leases, WorkItem
 from mallorn.db.repositories.rounds import Rounds
@@ -30,12 +34,23 @@ from mallorn.db.repositories.workers import Workers
 from mallorn.services.coordinator.fleet.routes import state_of_worker
 from mallorn.workers import celery_tasks as tasks
 from mallorn.workers.process.lease_renewal import LeaseKeeper
+from mallorn.workers.round import run
 from mallorn.workers.round.feature_lookup import FeatureLookup
 from mallorn.workers.round.loaded_round import load_round
 from mallorn.workers.round.propose import propose
-from mallorn.workers.round.run import RESULTS_PER_COMMIT, Commits
+from mallorn.workers.round.run import Commits
 from mallorn.workers.subprocesses.errors import ChildCrashed
 from mallorn.workers.subprocesses.shutdown import STOP
+from tests.fixtures.database import BACKENDS
+
+BATCH = 4  # results of a commit
+
+
+@pytest.fixture(autouse=True)
+def commits_by_count(monkeypatch):
+    """Commits follow each BATCH results, however fast this machine is."""
+    monkeypatch.setattr(run, "RESULTS_PER_COMMIT", BATCH)
+    monkeypatch.setattr(run, "COMMIT_SEC", math.inf)
 
 
 class Killed(BaseException):
@@ -58,7 +73,7 @@ def kill_in(workshop, round_id, measured, monkeypatch):
     """Run a round in a worker that is killed after some measurements: nothing of it is left but its rows."""
 
     def die():
-        patch.setattr(Commits, "flush", lambda _: None)  # the dead clean up nothing
+        patch.setattr(Commits, "flush", lambda *_, **__: None)  # the dead clean up nothing
         raise Killed
 
     with monkeypatch.context() as patch:
@@ -102,18 +117,18 @@ def test_after_a_kill_the_same_is_proposed_and_only_missing_slots_are_measured(w
     kill_in(workshop, round_id, measured=6, monkeypatch=monkeypatch)
     first, *_ = proposals_of(workshop, round_id)
     committed = workshop.rows(round_id=round_id)
-    assert len(committed) == RESULTS_PER_COMMIT
+    assert len(committed) == BATCH
 
     assert workshop.run(round_id) is not None
     again, *_ = proposals_of(workshop, round_id)
     assert again == first
-    assert [row.decisions for row in workshop.rows(round_id=round_id)][:RESULTS_PER_COMMIT] == [
+    assert [row.decisions for row in workshop.rows(round_id=round_id)][:BATCH] == [
         row.decisions for row in committed
     ]
     fresh = workshop.bench.executions - before
     kept = {slot.candidate.key for slot in first if slot.slot in {row.slot for row in committed}}
     assert all(count == 1 for (_, key), count in fresh.items() if key in kept)
-    assert sum(count - 1 for count in fresh.values()) == 6 - RESULTS_PER_COMMIT
+    assert sum(count - 1 for count in fresh.values()) == 6 - BATCH
 
 
 def test_results_are_committed_before_many_are_pending(workshop):
@@ -125,7 +140,40 @@ def test_results_are_committed_before_many_are_pending(workshop):
 
     workshop.bench.before = look
     workshop.run(round_id)
-    assert max(pending) <= RESULTS_PER_COMMIT
+    assert max(pending) <= BATCH
+
+
+def test_a_result_that_comes_long_after_the_last_commit_is_committed_at_once(workshop, monkeypatch):
+    monkeypatch.setattr(run, "COMMIT_SEC", 0.0)
+    round_id = workshop.next_round(workshop.job())
+    committed = []
+    workshop.bench.before = lambda slot: committed.append(len(workshop.rows(round_id=round_id)))
+    workshop.run(round_id)
+    assert committed == list(range(8))
+
+
+@pytest.mark.parametrize("database_url", BACKENDS[1:], indirect=True)
+def test_a_commit_waits_for_no_transaction_that_holds_the_job_and_its_event_comes_later(workshop):
+    job = workshop.job(round_size=2 * BATCH)
+    round_id = workshop.next_round(job)
+    committed = []
+
+    with ExitStack() as other:
+
+        def hold_the_job(slot):
+            committed.append(len(workshop.rows(round_id=round_id)))
+            if len(committed) == 1:
+                Jobs(other.enter_context(workshop.database.transaction())).lock_job(job)
+            elif len(committed) == 2 * BATCH:
+                other.close()
+
+        workshop.bench.before = hold_the_job
+        workshop.run(round_id)
+    assert committed[BATCH] == BATCH, "the first commit waited, or was left out"
+    with workshop.database.session() as session:
+        events = Events(session).after(job, 0)
+    announced = [event.payload["trials"] for event in events if event.kind == "measured"]
+    assert announced == [2 * BATCH]
 
 
 def test_a_round_that_was_taken_away_commits_nothing_more(workshop):
@@ -134,27 +182,27 @@ def test_a_round_that_was_taken_away_commits_nothing_more(workshop):
 
     workshop.bench.before = after(6, lambda: take_back(workshop, round_id))
     assert workshop.run(round_id) is None
-    assert len(workshop.rows(round_id=round_id)) == RESULTS_PER_COMMIT
+    assert len(workshop.rows(round_id=round_id)) == BATCH
     assert workshop.bench.closed == 1, "the measurer was left at work"
     assert workshop.round(round_id).state == RoundState.QUEUED
 
 
 def test_results_outlast_a_database_that_is_away_for_longer_than_the_lease(workshop, monkeypatch):
-    round_id = workshop.next_round(workshop.job(round_size=RESULTS_PER_COMMIT, trials=64))
+    round_id = workshop.next_round(workshop.job(round_size=BATCH, trials=64))
     away = []
     flush = Commits.flush
 
-    def unanswered_once(commits):
+    def unanswered_once(commits, is_last=False):
         if commits.pending and not away:
             away.append(len(commits.pending))
             raise Unavailable("the database does not answer")
-        flush(commits)
+        flush(commits, is_last)
 
     monkeypatch.setattr(Commits, "flush", unanswered_once)
     monkeypatch.setattr(LeaseKeeper, "is_lost", property(lambda _: bool(away)))
     workshop.run(round_id)
-    assert away == [RESULTS_PER_COMMIT]
-    assert len(workshop.rows(round_id=round_id)) == RESULTS_PER_COMMIT
+    assert away == [BATCH]
+    assert len(workshop.rows(round_id=round_id)) == BATCH
     assert workshop.round(round_id).state == RoundState.DONE
 
 
@@ -321,7 +369,8 @@ def test_what_a_worker_logs_of_a_round_names_job_round_and_attempt(workshop, mon
     job = workshop.job()
     round_id = workshop.next_round(job)
     workshop.bench.before = after(0, refuse(NoDevice()))
-    tasks.run_round(round_id)
+    workshop.roll_call.ability = workshop.ability()
+    tasks.do_work(NATIVE)
     logging.getLogger("mallorn.workers.process.leased_work").removeHandler(kept)
     told = {name: lines[0][name] for name in ("level", "job", "round", "attempt")}
     assert told == {"level": "warning", "job": job, "round": round_id, "attempt": 1}

@@ -14,9 +14,9 @@ from mallorn.core.values.manifest import DATABASE, RECORDS
 from mallorn.db.repositories.archive_and_delete_jobs import Removals
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.services.control.periodic_tasks import delete_expired_data
-from mallorn.workers.finish.run import finish
 from tests.fixtures.finishing import export_of
 from tests.fixtures.tuned_jobs import tuned
+from tests.fixtures.work import finish
 
 SECRET = "the key of the fleet"
 OURS = ("apply.py", "graphc.zip", "manifest.json", "report.json", "requirements.txt")

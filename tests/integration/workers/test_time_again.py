@@ -8,9 +8,9 @@ from mallorn.core.states import JobState
 from mallorn.core.values.event import BenchedEvent
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.workers.finish.run import finish
 from tests.fixtures.finishing import CRASHED, report
 from tests.fixtures.tuned_jobs import finished
+from tests.fixtures.work import finish
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def test_training_sees_the_features_that_proposing_asks_about(workshop, seen):
 
 def test_workloads_of_a_family_teach_one_model_and_are_compared_each_with_itself(workshop, seen):
     job = workshop.job(("w0", "w1"))
-    closed = [workshop.run(round_id) for _, round_id in workshop.plan(job)]
+    closed = [workshop.run(round_id) for round_id in workshop.plan_rounds(job)]
     assert len({end.task_id for end in closed}) == 2
     train(workshop, job, closed[0].task_id)
     features, labels, groups = seen[0]

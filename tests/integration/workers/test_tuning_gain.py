@@ -6,8 +6,8 @@ from mallorn.core.values.finish_report import ModelLatency
 from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.workers.finish.predict_tuning_gain import TRIAL_SEC, TRIALS
-from mallorn.workers.finish.run import finish
 from tests.fixtures.tuned_jobs import tuned
+from tests.fixtures.work import finish
 
 HERE = assume_typical_cpu(cores=2, lanes=8).model_copy(update={"measured": True})
 RUN = {"tuned": ModelLatency(median=1000.0, low=990.0, high=1010.0)}

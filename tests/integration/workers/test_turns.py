@@ -9,11 +9,11 @@ from mallorn.db.repositories.finish_states import FinishSteps
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import WorkItem
 from mallorn.db.repositories.tasks import Tasks
-from mallorn.workers.finish.run import finish
 from mallorn.workers.host.code_digest import code_digest
 from mallorn.workers.subprocesses.shutdown import ShutdownRequested
 from tests.fixtures.finishing import report
 from tests.fixtures.tuned_jobs import tuned
+from tests.fixtures.work import finish
 
 THREE = ("w0", "w1", "w2")
 

@@ -10,14 +10,13 @@ from mallorn.core.values.trial import DecidedTask
 from mallorn.db.repositories.job_progress import progress
 from mallorn.db.repositories.job_transitions import ReplacedCode
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.db.repositories.leases import Leases, WorkItem
+from mallorn.db.repositories.leases import WorkItem
 from mallorn.db.repositories.tasks import TaskHistories, Tasks
 from mallorn.db.repositories.workers import FRESH_SEC, Workers
 from mallorn.db.tables import Context, Device, FinishStep, Task, Worker
 from mallorn.services.control.plan_job import job_view
-from mallorn.workers.finish.run import finish
 from mallorn.workers.host import code_digest as code
-from mallorn.workers.model_import.run import import_job
+from tests.fixtures.work import finish, import_job
 from tests.fixtures.workshop import ENDPOINT
 from tests.integration.workers.test_importing import found
 
@@ -143,12 +142,13 @@ def test_a_finish_is_done_for_tasks_of_todays_passes_alone(fleet, workshop, chec
     assert set(job_of(workshop, job).report.tasks_us) == {"fused_w0", "fused_w1"}
 
 
-def test_its_import_is_sent_by_the_next_sweep(fleet, workshop):
+def test_its_import_is_found_by_the_next_worker_that_looks(fleet, workshop):
     job = begun(workshop, "w0")
     fleet.upgrade("passes two")
     workshop.run(workshop.next_round(job))
-    waiting = workshop.write(lambda session: Leases(session).waiting(20.0))
-    assert WorkItem(WorkKind.IMPORT, job) in waiting
+    hold = workshop.claim(WorkKind.IMPORT)
+    assert hold is not None
+    assert hold.item == WorkItem(WorkKind.IMPORT, job)
 
 
 def test_passes_that_make_the_same_tasks_keep_everything_but_the_context(fleet, workshop):

@@ -18,7 +18,6 @@ from mallorn.core.errors import (
 )
 from mallorn.core.states import JobState, RoundState, WorkKind
 from mallorn.db.repositories.leases import WorkItem
-from mallorn.workers.finish.run import finish
 from mallorn.workers.subprocesses.errors import (
     ChildCrashed,
     ChildFailed,
@@ -28,6 +27,7 @@ from mallorn.workers.subprocesses.errors import (
 )
 from mallorn.workers.subprocesses.shutdown import ShutdownRequested
 from tests.fixtures.tuned_jobs import tuned
+from tests.fixtures.work import finish
 
 OFTEN = 4
 

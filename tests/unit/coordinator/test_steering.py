@@ -5,12 +5,13 @@ from httpx import Response
 from mallorn.client.http_connection import parse_events
 from mallorn.core import queues
 from mallorn.core.states import JobState, WorkKind
+from mallorn.core.targets import NATIVE
 from mallorn.core.values.event import BenchStartedEvent
 from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import Leases, WorkItem
-from tests.fixtures.coordinator import Coordinator, OwnedRows
+from tests.fixtures.coordinator import IMPORTERS, NATIVES, Coordinator, OwnedRows
 from tests.fixtures.stored import open_rounds
 
 
@@ -28,10 +29,10 @@ def test_a_tuning_job_pauses_and_goes_on_with_planning(coordinator: Coordinator,
 
 def test_a_job_paused_before_its_import_goes_on_with_it(coordinator: Coordinator) -> None:
     job_id = coordinator.submit().json()["id"]
-    coordinator.sent(queues.IMPORT)
+    coordinator.sent(IMPORTERS)
     coordinator.http.post(f"/jobs/{job_id}/pause")
     assert coordinator.http.post(f"/jobs/{job_id}/resume").json()["state"] == "queued"
-    assert coordinator.sent(queues.IMPORT) == [(queues.IMPORT_MODEL, [job_id])]
+    assert coordinator.sent(IMPORTERS) == [(queues.WORK, [queues.IMPORT])]
 
 
 def test_a_finish_is_paused_and_begun_again(coordinator: Coordinator, owned: OwnedRows) -> None:
@@ -44,7 +45,7 @@ def test_a_finish_is_paused_and_begun_again(coordinator: Coordinator, owned: Own
     assert not owned.write(lambda session: Leases(session).renew(hold, 60))
     resumed = coordinator.http.post(f"/jobs/{owned.job_id}/resume").json()
     assert (resumed["state"], resumed["trials"]) == ("finishing", 64)
-    assert coordinator.sent(queues.FINISH) == [(queues.FINISH_JOB, [owned.job_id])]
+    assert coordinator.sent(NATIVES) == [(queues.WORK, [NATIVE])]
 
 
 def test_more_trials_take_a_job_that_rests_in_its_finish_back_to_tuning(
@@ -94,7 +95,7 @@ def test_a_job_that_failed_in_its_finish_goes_to_the_finish_again(
     move(owned, JobState.FAILED)
     resumed = coordinator.http.post(f"/jobs/{owned.job_id}/resume").json()
     assert (resumed["state"], resumed["trials"]) == ("finishing", 64)
-    assert coordinator.sent(queues.FINISH) == [(queues.FINISH_JOB, [owned.job_id])]
+    assert coordinator.sent(NATIVES) == [(queues.WORK, [NATIVE])]
 
 
 def test_a_done_job_goes_on_with_what_its_finish_left_out(coordinator: Coordinator, owned: OwnedRows) -> None:
@@ -175,6 +176,6 @@ def test_a_done_job_returns_to_its_finish_to_be_timed_again(
     owned.write(lambda session: Jobs(session).move_to_state(job_id, list(JobState), JobState.DONE))
     answer = coordinator.http.post(f"/jobs/{job_id}/bench").json()
     assert (answer["state"], answer["finished_at"]) == ("finishing", None)
-    assert coordinator.sent(queues.FINISH)[-1] == (queues.FINISH_JOB, [job_id])
+    assert coordinator.sent(NATIVES)[-1] == (queues.WORK, [NATIVE])
     event = owned.read(lambda session: Events(session).newest(job_id, BenchStartedEvent))
     assert event is not None

@@ -16,7 +16,7 @@ from mallorn.db.repositories.targets import Targets
 from mallorn.db.tables import Device
 from mallorn.services.coordinator.jobs.job_request_bodies import JobIn
 from mallorn.services.coordinator.jobs.submit import hash_request
-from tests.fixtures.coordinator import Coordinator, Start
+from tests.fixtures.coordinator import IMPORTERS, Coordinator, Start
 
 CPU = '{"kind":"llvm","mcpu":"znver5","num-cores":2}'
 
@@ -62,7 +62,7 @@ def test_a_new_job_is_queued_and_a_worker_is_woken(coordinator: Coordinator) -> 
         "estimated_us": None,
     }
     assert answer.headers["Location"] == f"/api/v1/jobs/{job['id']}"
-    assert coordinator.sent(queues.IMPORT) == [(queues.IMPORT_MODEL, [job["id"]])]
+    assert coordinator.sent(IMPORTERS) == [(queues.WORK, [queues.IMPORT])]
 
 
 def test_a_private_job_is_one_from_the_start(coordinator: Coordinator) -> None:
@@ -108,12 +108,12 @@ def test_a_broker_that_is_down_fails_no_submit(start: Start) -> None:
 
 def test_a_repeated_request_finds_the_first_job(coordinator: Coordinator) -> None:
     first = coordinator.submit({"Idempotency-Key": "one"})
-    coordinator.sent(queues.IMPORT)
+    coordinator.sent(IMPORTERS)
     again = coordinator.submit({"Idempotency-Key": "one"})
     assert (first.status_code, again.status_code) == (201, 200)
     assert again.json()["id"] == first.json()["id"]
     assert len(coordinator.http.get("/jobs").json()["items"]) == 1
-    assert coordinator.sent(queues.IMPORT) == []
+    assert coordinator.sent(IMPORTERS) == []
 
 
 def test_an_idempotency_key_belongs_to_one_request(coordinator: Coordinator) -> None:
@@ -218,7 +218,7 @@ def test_what_cannot_be_done_is_refused_in_words(coordinator: Coordinator) -> No
         if said.startswith("unknown target ") and "key" not in said:
             assert "nvidia/nvidia-h100" in answer.json()["hint"]
     assert coordinator.http.get("/jobs").json()["items"] == []
-    assert coordinator.sent(queues.IMPORT) == []
+    assert coordinator.sent(IMPORTERS) == []
 
 
 def test_a_job_that_answers_from_what_is_known_has_no_trials(coordinator: Coordinator) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import Cause
+from mallorn.core.targets import NATIVE
 from mallorn.services.control import celery_tasks as control
 from mallorn.workers import celery_tasks as worker
 
@@ -23,7 +24,11 @@ def test_a_cause_of_a_newer_version_is_what_its_words_say() -> None:
 
 @pytest.mark.parametrize(
     ("task", "given"),
-    [(control.plan_target_of_job, ("job",)), (worker.run_round, (7,)), (worker.train_cost_model, ("job", 3))],
+    [
+        (control.plan_target_of_job, ("job",)),
+        (worker.do_work, (NATIVE,)),
+        (worker.train_cost_model, ("job", 3)),
+    ],
 )
 def test_what_a_newer_version_says_besides_in_a_message_is_passed_over(
     task: object, given: tuple[object, ...]

@@ -8,12 +8,14 @@ import pytest
 from mallorn.core import queues
 from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import REGISTRY, resolve
+from mallorn.core.targets import NATIVE
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.costmodels.base import CostModel
 from mallorn.searchers.base import Searcher
 from mallorn.searchers.sampler import Sampler
 from mallorn.services.planner.families.base import Families
 from mallorn.services.planner.policy import Policy
+from mallorn.workers.app import queues_to_consume
 from mallorn.workers.features.feature_extractor import Extractor
 from mallorn.workers.measure.measurer_interface import Measurer
 from mallorn.workers.measure.stopping import StoppingRule
@@ -87,5 +89,15 @@ def test_every_task_is_served_from_a_queue_that_somebody_listens_to() -> None:
     from mallorn.services.control.celery_tasks import app as control
     from mallorn.workers.celery_tasks import app as workers
 
-    assert set(queues.ROUTES) <= {*control.tasks, *workers.tasks}
-    assert {route["queue"] for route in queues.ROUTES.values()} == {queues.CONTROL, *queues.WORKER_QUEUES}
+    assert {*queues.QUEUES, queues.WORK} <= {*control.tasks, *workers.tasks}
+    assert {queues.CONTROL, *queues_to_consume(queues.WORKER_QUEUES)} >= set(queues.QUEUES.values())
+
+
+def test_messages_about_work_go_to_those_who_can_do_it() -> None:
+    from mallorn.workers.host.code_digest import current_builder_name
+
+    consumed = queues_to_consume(queues.WORKER_QUEUES)
+    for capability in (queues.IMPORT, NATIVE, queues.capability(NATIVE, current_builder_name())):
+        assert queues.route(queues.WORK, (capability,))["queue"] in consumed
+    assert queues.route(queues.WORK, (queues.capability(NATIVE, "another"),))["queue"] not in consumed
+    assert not any(name.startswith("work.native") for name in queues_to_consume([queues.IMPORT]))

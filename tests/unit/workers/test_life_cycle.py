@@ -15,19 +15,18 @@ from mallorn.core import queues
 from mallorn.core.errors import Conflict, NoDevice
 from mallorn.core.registry import REGISTRY
 from mallorn.core.states import JobState, RoundState, WorkKind
+from mallorn.core.targets import NATIVE
 from mallorn.db.measurement_codec import unpack_decisions
 from mallorn.db.repositories.job_progress import progress
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.session import Database
 from mallorn.db.tables import LeaseRow, Measurement, Round, SketchRow, Workload
 from mallorn.searchers.space import Candidate
-from mallorn.services.control.periodic_tasks import (
-    STALE_SEC,
-    collect_overdue_messages,
-    requeue_expired_leases,
-)
+from mallorn.services.control.periodic_tasks import collect_jobs_to_plan, requeue_expired_leases
+from mallorn.workers.process.lookout import WAITED_SEC
 from mallorn.workers.round.run import Commits
 from tests.fixtures.stored import open_rounds, rounds_of
+from tests.fixtures.work import run_best
 from tests.fixtures.workshop import Workshop
 
 TRIALS = 12
@@ -73,7 +72,9 @@ class JobLife(RuleBasedStateMachine):
     @rule()
     def sweep_and_reap(self):
         self.age()
-        self.broker += collect_overdue_messages(self.database)
+        self.broker += collect_jobs_to_plan(self.database)
+        if self.workshop.has_waiting():
+            self.broker.append((queues.WORK, NATIVE))
         self.broker += requeue_expired_leases(self.database)
 
     @precondition(lambda self: self.broker)
@@ -93,7 +94,7 @@ class JobLife(RuleBasedStateMachine):
         round_id = data.draw(st.sampled_from(self.open_rounds()))
         self.disturb(after, Killed)
         with pytest.MonkeyPatch.context() as patch:
-            self.on_kill = lambda: patch.setattr(Commits, "flush", lambda _: None)
+            self.on_kill = lambda: patch.setattr(Commits, "flush", lambda *_, **__: None)
             with suppress(Killed):
                 self.workshop.run(round_id)
         self.calm()
@@ -145,7 +146,7 @@ class JobLife(RuleBasedStateMachine):
     def a_round_is_held_while_it_is_leased_and_waits_while_it_is_queued(self):
         for row, hold in self.holds() if hasattr(self, "jobs") else ():
             assert (hold.until is not None) == (row.state == RoundState.LEASED)
-            assert (hold.sent_at is not None) == RoundState(row.state).is_open
+            assert (hold.due_at is not None) == RoundState(row.state).is_open
 
     @invariant()
     def a_workload_is_tuned_by_one_round_at_a_time(self):
@@ -154,14 +155,14 @@ class JobLife(RuleBasedStateMachine):
 
     def serve(self, message):
         name, argument = message
-        if name == queues.RUN_ROUND:
-            self.workshop.run(argument)
-        elif name == queues.PLAN:
+        if name == queues.PLAN:
             self.broker += self.workshop.plan(argument)
-        elif name == queues.FINISH_JOB:  # the finish itself has tests of its own
-            self.workshop.write(
-                lambda s: Jobs(s).move_to_state(argument, [JobState.FINISHING], JobState.DONE)
-            )
+        else:
+            run_best(self.workshop, self.workshop.ability())
+            for job in self.jobs:  # the finish itself has tests of its own
+                self.workshop.write(
+                    lambda s, job=job: Jobs(s).move_to_state(job, [JobState.FINISHING], JobState.DONE)
+                )
 
     def disturb(self, after, error):
         seen = []
@@ -179,9 +180,8 @@ class JobLife(RuleBasedStateMachine):
         self.workshop.bench.before = lambda slot: None
 
     def age(self):
-        """A while goes by in which nobody sends anything."""
-        old = update(LeaseRow).values(sent_at=LeaseRow.sent_at - STALE_SEC - 1)
-        self.workshop.write(lambda session: session.execute(old))
+        """A while goes by in which nobody does anything."""
+        self.workshop.age_work(WAITED_SEC + 1)
 
     def holds(self):
         """Every round with who holds it."""

@@ -9,9 +9,9 @@ from mallorn.core.states import JobState
 from mallorn.core.virtual_devices import ANY_RECORDING
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.tables import Job
-from mallorn.workers.model_import.run import import_job
 from mallorn_research.replay.recording_file import write_tasks
 from research.tests.unit.replay.made_up import made_up
+from tests.fixtures.work import import_job
 from tests.fixtures.workshop import QUICK, TARGET
 from tests.integration.workers.test_importing import found, job
 

@@ -1,0 +1,66 @@
+"""Looks for work that waits although its message was lost, and wakes a worker that can do
+it."""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from kombu.exceptions import OperationalError
+
+from mallorn.core import queues
+from mallorn.core.errors import MallornError
+from mallorn.core.log_setup import log_survived_error
+from mallorn.core.states import WorkKind
+from mallorn.core.targets import NATIVE
+from mallorn.db.repositories.claim_and_release_work import WorkItems
+from mallorn.workers.process.worker_runtime import Runtime
+
+EVERY_SEC: Final = 1.0
+WAITED_SEC: Final = 1.0  # longer than a message takes
+log = logging.getLogger(__name__)
+
+
+class Lookout:
+    """Thread that looks once a second while this worker has nothing to do.
+
+    Work whose message was lost, that was returned, or whose worker died begins so within a
+    second.
+    """
+
+    def __init__(self, runtime: Runtime, send: Callable[[str, str], object]) -> None:
+        self._runtime = runtime
+        self._send = send
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._look_repeatedly, name="lookout", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def _look_repeatedly(self) -> None:
+        while not self._stopped.wait(EVERY_SEC):
+            try:
+                self.look()
+            except (MallornError, OperationalError) as error:  # the database or the broker is away
+                log.debug("the look for waiting work failed: %s", error)
+            except Exception as error:
+                log_survived_error("a look for waiting work came to nothing", error)
+
+    def look(self) -> None:
+        """Wake workers if this one is free and work that it can do has waited for
+        WAITED_SEC."""
+        ability = self._runtime.roll_call.ability
+        capability = queues.capability(NATIVE, ability.builder)
+        for waker, *kinds in (
+            (queues.IMPORT, WorkKind.IMPORT),
+            (capability, WorkKind.ROUND, WorkKind.FINISH),
+        ):
+            able = ability.for_kinds(*kinds)
+            if able.kinds and self._runtime.is_free:
+                with self._runtime.database.session() as session:
+                    is_waiting = WorkItems(session).has_waiting(able, WAITED_SEC)
+                if is_waiting:
+                    self._send(queues.WORK, waker)
