@@ -22,8 +22,10 @@ from benchmarks.hosts import describe_host
 from benchmarks.postgres import Postgres
 from benchmarks.scale.cell import Cell, measure
 from benchmarks.scale.filling import fill_and_settle
+from benchmarks.scale.rows import matrix_product, target_texts
 from benchmarks.scale.verdict import table
 from mallorn.db.migrate import upgrade
+from mallorn.db.session import Database
 
 PROCESSES_AT_MOST: Final = 16  # workers that are processes of their own by default
 THREADS_EACH: Final = 16  # of more workers, which are threads of fewer processes
@@ -41,7 +43,9 @@ def main() -> None:
         if options.filled:
             began_sec = time.monotonic()
             upgrade(server)
-            fill_and_settle(server, options.filled)
+            with Database(server, answer_sec=None) as database:
+                texts = target_texts(options.targets)
+                fill_and_settle(database, matrix_product(), texts, options.filled)
             raw["filled"] = {"rows": options.filled, "seconds": time.monotonic() - began_sec}
         for number, cell in enumerate(cells_of(options)):
             if not options.filled and not options.database:
@@ -78,6 +82,7 @@ def cells_of(options: argparse.Namespace) -> Iterator[Cell]:
                 controls=options.controls,
                 warm_up_sec=options.warm_up_sec,
                 window_sec=options.window_sec,
+                is_filled=bool(options.filled),
             )
 
 
@@ -114,8 +119,13 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--controls", type=int, default=1, help="control processes")
     parser.add_argument("--warm-up-sec", type=float, default=20.0)
     parser.add_argument("--window-sec", type=float, default=40.0)
-    parser.add_argument("--filled", type=int, default=0, help="measurements that the database has before")
-    parser.add_argument("--database", default="", help="URL of a Postgres that has its rows already")
+    parser.add_argument(
+        "--filled",
+        type=int,
+        default=0,
+        help="measurements that the database gets first, unless it holds some",
+    )
+    parser.add_argument("--database", default="", help="URL of a Postgres; default: one of its own")
     parser.add_argument("--json", type=Path, help="file for the raw figures")
     return parser.parse_args(words)
 

@@ -17,9 +17,17 @@ from typing import Any, Final
 import psutil
 
 from benchmarks.load.visits import Times, begin, watch
+from benchmarks.scale.filling import most_measured_workloads
 from benchmarks.scale.launch import set_mark
 from benchmarks.scale.measurer import read_sessions
-from benchmarks.scale.rows import add_devices, add_jobs, matrix_product, target_texts
+from benchmarks.scale.rows import (
+    add_devices,
+    add_job,
+    job_options,
+    matrix_product,
+    new_workloads,
+    target_texts,
+)
 from benchmarks.scale.sampling import (
     PostgresSampler,
     host_busy_sec,
@@ -35,7 +43,7 @@ from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.session import Database
 
 FIRST_SEC: Final = 240.0
-COUNTERS_SEC: Final = 10.0
+COUNTERS_SEC: Final = 30.0
 SLOWEST: Final = 10
 START, END = "start", "end"
 
@@ -53,6 +61,7 @@ class Cell:
     controls: int
     warm_up_sec: float
     window_sec: float
+    is_filled: bool  # whether jobs tune workloads that have a year's history
 
     @property
     def workers(self) -> int:
@@ -80,9 +89,7 @@ def measure(cell: Cell, database_url: str) -> dict[str, Any]:
     texts = target_texts(cell.targets)
     with TemporaryDirectory(prefix="scale-") as name, Database(database_url) as database:
         add_devices(database, texts, cell.devices)
-        ids = add_jobs(
-            database, matrix_product(), texts, cell.jobs_per_target, cell.tasks, cell.candidate_sec
-        )
+        ids = [*_add_jobs(cell, database, texts)]
         with Stack(Path(name) / "s", database_url, texts, cell.devices) as service:
             window = _measure_window(cell, service, database_url, ids)
         # Workers log a session with a device at its end, so that all are logged now.
@@ -91,6 +98,18 @@ def measure(cell: Cell, database_url: str) -> dict[str, Any]:
             for job_id in ids:
                 Jobs(session).cancel(job_id, None)
     return _figures(cell, window, sessions)
+
+
+def _add_jobs(cell: Cell, database: Database, targets: Sequence[str]) -> Iterator[str]:
+    program, jobs = matrix_product(), cell.jobs_per_target
+    for target in targets:
+        if cell.is_filled:
+            workloads = most_measured_workloads(database, target, jobs * cell.tasks)
+        else:
+            workloads = new_workloads(database, program, jobs * cell.tasks)
+        for number in range(jobs):
+            own = workloads[number * cell.tasks : (number + 1) * cell.tasks]
+            yield add_job(database, target, own, job_options(number, cell.candidate_sec))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,17 +177,18 @@ def _read_moment(service: Stack, database_url: str, sampler: PostgresSampler) ->
 
 def _read_counters(service: Stack) -> dict[str, dict[str, Any]]:
     """Return what the processes counted between the two marks, summed by kind."""
-    time.sleep(COUNTERS_SEC / 10)
+    firsts = {path.name.split(".")[0]: path for path in service.marks.glob(f"*.{START}.counters")}
+    deadline_sec = time.monotonic() + COUNTERS_SEC
+    while len(lasts := [*service.marks.glob(f"*.{END}.counters")]) < len(firsts):
+        if time.monotonic() > deadline_sec:
+            raise SystemExit(f"some processes did not write what they counted; see {service.logs}")
+        time.sleep(0.1)
     sums: dict[str, dict[str, Any]] = {}
-    for path in service.marks.glob(f"*.{END}.counters"):
+    for path in lasts:
+        first = json.loads(firsts[path.name.split(".")[0]].read_text())
         last = json.loads(path.read_text())
-        first_path = path.with_name(path.name.replace(END, START))
-        if not first_path.exists():
-            continue
-        first = json.loads(first_path.read_text())
-        kind = sums.setdefault(
-            last["kind"], {"counts": Counter(), "busy_sec": Counter(), "statements": defaultdict(Counter)}
-        )
+        new = {"counts": Counter(), "busy_sec": Counter(), "statements": defaultdict(Counter)}
+        kind = sums.setdefault(last["kind"], new)
         for name in ("counts", "busy_sec"):
             kind[name].update({key: n - first[name].get(key, 0) for key, n in last[name].items()})
         for text, (count, sec) in last["statements"].items():

@@ -132,7 +132,7 @@ def main() -> None:
         from benchmarks.scale.worker_threads import run_threads
         from mallorn.stack import run_celery
 
-        run_celery.run_worker = partial(run_threads, counters, threads)  # type: ignore[assignment]
+        run_celery.run_worker = partial(run_threads, counters, threads)
     else:
         _count_celery_tasks(counters)
     app(args=sys.argv[5:], prog_name="mallorn")

@@ -1,9 +1,9 @@
 """Jobs as an import leaves them: tasks of one program under distinct workload keys."""
 
+import secrets
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
-
-from sqlalchemy.orm import Session
 
 from benchmarks.scale.devices import HOST_CLASS, THREADS, TVM_VERSION, identity_of
 from benchmarks.scale.measurer import NAME
@@ -65,35 +65,31 @@ def add_devices(database: Database, targets: list[str], count: int) -> None:
             Devices(session).store_machine(key, machine, "", builder)
 
 
-def add_jobs(
-    database: Database, program: NewWorkload, targets: list[str], jobs: int, tasks: int, sec: float
-) -> list[str]:
-    """Store `jobs` tuning jobs a target, of `tasks` tasks each; return their ids.
+def job_options(seed: int, candidate_sec: float) -> JobOptions:
+    """Return the options of a job whose candidates each occupy a simulated device so long."""
+    return JobOptions(measurer=NAME, simulated=SimulatedOptions(seed=seed, device_sec=candidate_sec))
 
-    Each candidate of theirs occupies its device for `sec` seconds.
-    """
-    ids: list[str] = []
+
+def new_workloads(database: Database, program: NewWorkload, count: int) -> list[int]:
+    """Store the program under `count` new keys; return the ids."""
+    names = [f"scale-{secrets.token_hex(8)}" for _ in range(count)]
+    with database.transaction() as session:
+        ids = Workloads(session).ensure_many([replace(program, key=name, name=name) for name in names])
+    return [ids[name] for name in names]
+
+
+def add_job(database: Database, target: str, workloads: Sequence[int], options: JobOptions) -> str:
+    """Store a job that tunes these workloads, as its import leaves it; return its id."""
     with database.transaction() as session:
         Models(session).add(MODEL, OWNER, "scale", 10)
-    for target in targets:
-        for number in range(jobs):
-            options = JobOptions(measurer=NAME, simulated=SimulatedOptions(seed=number, device_sec=sec))
-            with database.transaction() as session:
-                ids.append(_add_job(session, program, target, tasks, options))
-    return ids
-
-
-def _add_job(session: Session, program: NewWorkload, target: str, tasks: int, options: JobOptions) -> str:
-    target_id = Targets(session).ensure(parse_target(target)).id
-    stored_options = options.model_dump(mode="json")
-    new = NewJob(OWNER, "scale", MODEL, target_id, TRIALS, None, 0, stored_options)
-    job, _ = Jobs(session).create(new)
-    names = [f"scale-{job.id}-{index:04}" for index in range(tasks)]
-    workloads = Workloads(session).ensure_many([replace(program, key=name, name=name) for name in names])
-    rows = [NewTask(index, name, 1, workloads[name]) for index, name in enumerate(names)]
-    Tasks(session).add_many(job.id, rows)
-    graph = {"recipe": {"name": "tuned"}, "inputs": [], "outputs": [], "code": code_digest()}
-    Jobs(session).store_report_columns(job.id, graph=graph)
-    Jobs(session).bind_machine(job.id, assume_typical_cpu(THREADS, LANES))
-    Jobs(session).move_to_state(job.id, [JobState.QUEUED], JobState.TUNING)
-    return job.id
+        target_id = Targets(session).ensure(parse_target(target)).id
+        stored_options = options.model_dump(mode="json")
+        new = NewJob(OWNER, "scale", MODEL, target_id, TRIALS, None, 0, stored_options)
+        job, _ = Jobs(session).create(new)
+        tasks = [NewTask(index, f"task {index}", 1, workload) for index, workload in enumerate(workloads)]
+        Tasks(session).add_many(job.id, tasks)
+        graph = {"recipe": {"name": "tuned"}, "inputs": [], "outputs": [], "code": code_digest()}
+        Jobs(session).store_report_columns(job.id, graph=graph)
+        Jobs(session).bind_machine(job.id, assume_typical_cpu(THREADS, LANES))
+        Jobs(session).move_to_state(job.id, [JobState.QUEUED], JobState.TUNING)
+        return job.id

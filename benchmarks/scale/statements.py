@@ -8,7 +8,6 @@ the same code gives the same counts.
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -80,15 +79,15 @@ def count_by_part(workshop: Workshop, history: int) -> dict[str, Counts]:
     with _product_tasks(workshop) as messages:
         job_id = workshop.job(TASKS, trials=10 * max(HISTORIES) + history, **OPTIONS)
         control.plan_target_of_job(job_id)
-        worker.run_round(_take(messages, queues.RUN_ROUND)[1])
+        worker.run_round(*_take(messages, queues.RUN_ROUND))
         train = _take(messages, queues.TRAIN_COST_MODEL)
         workshop.write(lambda session: _add_history(session, workshop, job_id, history - ROUND_SIZE))
         del messages[:]
         workshop.see_device()
         control.plan_target_of_job(job_id)  # opens a round for the device, and one more
         planned = _take(messages, queues.RUN_ROUND)
-        counts = {"train": _counted(workshop, messages, lambda: worker.train_cost_model(*train[1:]))}
-        counts["round"] = _counted(workshop, messages, lambda: worker.run_round(planned[1]))
+        counts = {"train": _counted(workshop, messages, lambda: worker.train_cost_model(*train))}
+        counts["round"] = _counted(workshop, messages, lambda: worker.run_round(*planned))
         counts["plan"] = _counted(workshop, messages, lambda: control.plan_target_of_job(job_id))
         counts["sweep"] = _counted(workshop, messages, control.sweep_lost_messages)
         heartbeat = Heartbeat(workshop.database, _Tracker(), workshop.name)  # type: ignore[arg-type]
@@ -132,11 +131,12 @@ def _product_tasks(workshop: Workshop) -> Iterator[list[Message]]:
         yield messages
 
 
-def _take(messages: list[Message], name: str) -> Message:
-    """Remove and return the newest message to a task."""
+def _take(messages: list[Message], name: str) -> list[Any]:
+    """Remove the newest message to a task, and return its arguments."""
     found = [message for message in messages if message[0] == name][-1]
     messages.remove(found)
-    return found
+    _, *arguments = found
+    return arguments
 
 
 def _add_history(session: Session, workshop: Workshop, job_id: str, count: int) -> None:
@@ -214,4 +214,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -17,8 +17,7 @@ from queue import Queue
 from typing import Any, Final
 
 from celery import Celery
-from kombu import Consumer
-from kombu import Queue as MessageQueue
+from kombu.entity import Queue as MessageQueue
 
 from benchmarks.scale.launch import Counters
 from mallorn.core.settings import Settings, settings
@@ -65,7 +64,7 @@ class ThreadRuntime(Runtime):
         super().__init__(config)
         self.name = f"{self.name}-{number}"
         self.roll_call = Heartbeat(self.database, self.fleet, self.name)
-        self.compiler = compiler  # type: ignore[assignment, misc]
+        self.compiler = compiler  # type: ignore[assignment]
 
     def validator(self, target: Any) -> Any:
         return self.compiler.validate
@@ -118,9 +117,9 @@ def _work(
         message.ack()
         product._pause_after_host_fault()
 
-    sources = [MessageQueue(name, routing_key=name) for name in queues]
+    sources = [MessageQueue(name, routing_key=name) for name in queues]  # type: ignore[no-untyped-call]
     with app.connection_for_read() as connection:
-        consumer = Consumer(connection, sources, callbacks=[receive], accept=["json"], prefetch_count=1)
+        consumer = connection.Consumer(sources, callbacks=[receive], accept=["json"], prefetch_count=1)
         with consumer:
             while not STOP.requested.is_set():
                 try:

@@ -11,7 +11,7 @@ from benchmarks.scale.cell import Cell, idle_seconds, merge_statements
 from benchmarks.scale.verdict import Load, table, verdict
 
 HALF = Load(devices=0.5, processors=0.5, workers=0.5, control=0.5, lock_waits=0.0, open_rounds=1.5)
-CELL = Cell(64, 0.5, 1, 50, 4, 16, 1, 20.0, 40.0)
+CELL = Cell(64, 0.5, 1, 50, 4, 16, 1, 20.0, 40.0, is_filled=False)
 
 
 @pytest.mark.parametrize(
