@@ -4,6 +4,9 @@ python -m benchmarks.scale [--devices 1,4,16,64] [--candidate-sec 0,0.5] [--fill
 
 Each cell runs Postgres, Valkey, a tracker, a coordinator, control and workers as real processes, counts
 their statements, messages and processor time in a window after a warm-up, and names the bottleneck.
+
+Each cell has an empty database of its own. With --filled all cells use one database that has ROWS
+measurements: it is filled first, unless --database names one that holds measurements already.
 """
 
 import argparse
@@ -39,6 +42,8 @@ def main() -> None:
     raw: dict[str, Any] = {"benchmark": "scale", **describe_host(), "cells": cells}
     with ExitStack() as stack:
         server = options.database or _start_postgres(stack)
+        with psycopg.connect(server) as connection:
+            raw["versions"]["postgres"] = connection.info.parameter_status("server_version")
         database_url = server
         if options.filled:
             began_sec = time.monotonic()
@@ -48,8 +53,8 @@ def main() -> None:
                 fill_and_settle(database, matrix_product(), texts, options.filled)
             raw["filled"] = {"rows": options.filled, "seconds": time.monotonic() - began_sec}
         for number, cell in enumerate(cells_of(options)):
-            if not options.filled and not options.database:
-                database_url = _create_database(server, f"scale{number}")
+            if not options.filled:
+                database_url = _create_database(server, f"mallorn_scale_{number}")
                 upgrade(database_url)
             cells.append(measure(cell, database_url))
             print("\n".join(table(cells)[:: len(cells)]), flush=True)
@@ -96,8 +101,10 @@ def _start_postgres(stack: ExitStack) -> str:
 
 
 def _create_database(server: str, name: str) -> str:
+    """Create an empty database in place of that of an earlier run; return its URL."""
     with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
+        connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        connection.execute(f"CREATE DATABASE {name}")
     return make_url(server).set(database=name).render_as_string(hide_password=False)
 
 

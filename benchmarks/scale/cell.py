@@ -212,6 +212,7 @@ def _figures(cell: Cell, window: Window, sessions: Sequence[Mapping[str, Any]]) 
     # What reading the counters itself took at both ends.
     redis.pop("info", None)
     database = {name: value - first.database[name] for name, value in last.database.items()}
+    database["commits"] -= sampler.own_transactions
     busy_sec = {kind: sum(rows["busy_sec"].values()) for kind, rows in window.counters.items()}
     open_rounds = statistics.fmean(sum(row.values()) for row in sampler.open_rounds or [{"queued": 0}])
     load = Load(

@@ -37,6 +37,11 @@ class PostgresSampler:
     totals: list[int] = field(default_factory=list)  # connections of all kinds, a sample each
     open_rounds: list[dict[str, int]] = field(default_factory=list)
 
+    @property
+    def own_transactions(self) -> int:
+        """Transactions of the sampler itself."""
+        return len(self.totals) + len(self.open_rounds)
+
     def reset(self) -> None:
         """Forget what was sampled so far."""
         self.lock_wait_sec = self.active_sec = 0.0
