@@ -1,7 +1,9 @@
 """What the measurement of the whole service says of a cell from its figures."""
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from benchmarks.scale.__main__ import cells_of, parse_arguments
 from benchmarks.scale.cell import Cell, idle_seconds, merge_statements
 from benchmarks.scale.verdict import Load, table, verdict
+from benchmarks.scale.worker_threads import SharedCompiler
 
 HALF = Load(devices=0.5, processors=0.5, workers=0.5, control=0.5, lock_waits=0.0, open_rounds=1.5)
 CELL = Cell(64, 0.5, 1, 50, 4, 16, 1, 20.0, 40.0, is_filled=False)
@@ -113,3 +116,30 @@ def test_the_table_has_a_row_a_cell_and_a_dash_for_what_a_cell_does_not_have() -
         "-",
     )
     assert named["limit"] == "control busy"
+
+
+class Child:
+    """A compiler that notes which threads are in a call at once."""
+
+    def __init__(self, met: Barrier) -> None:
+        self.met = met
+        self.in_call = 0
+        self.most_in_call = 0
+
+    def validate(self, number: int) -> tuple["Child", int]:
+        self.in_call += 1
+        self.most_in_call = max(self.most_in_call, self.in_call)
+        self.met.wait(30)  # until both children have a call
+        self.in_call -= 1
+        return self, number
+
+
+def test_a_shared_compiler_gives_each_call_a_child_that_has_no_other_call() -> None:
+    met = Barrier(2)
+    children = [Child(met), Child(met)]
+    compiler = SharedCompiler(children)  # type: ignore[arg-type]
+    with ThreadPoolExecutor(4) as pool:
+        answers = [*pool.map(compiler.validate, range(8))]
+    assert [number for _, number in answers] == [*range(8)]
+    assert {child for child, _ in answers} == {*children}
+    assert [child.most_in_call for child in children] == [1, 1]
