@@ -215,9 +215,10 @@ def _figures(cell: Cell, window: Window, sessions: Sequence[Mapping[str, Any]]) 
     database["commits"] -= sampler.own_transactions
     busy_sec = {kind: sum(rows["busy_sec"].values()) for kind, rows in window.counters.items()}
     open_rounds = statistics.fmean(sum(row.values()) for row in sampler.open_rounds or [{"queued": 0}])
+    processors = psutil.cpu_count() or 1
     load = Load(
         devices=device_sec / seconds / cell.devices if cell.candidate_sec else 0.0,
-        processors=(last.host_sec - first.host_sec) / seconds / (psutil.cpu_count() or 1),
+        processors=(last.host_sec - first.host_sec) / seconds / processors,
         workers=busy_sec.get("worker", 0.0) / seconds / cell.workers,
         control=busy_sec.get("control", 0.0) / seconds / cell.controls,
         lock_waits=sampler.lock_wait_sec / seconds / cell.workers,
@@ -255,6 +256,7 @@ def _figures(cell: Cell, window: Window, sessions: Sequence[Mapping[str, Any]]) 
         "idle_p90_ms": idle_ms[int(0.9 * len(idle_ms))] if idle_ms else None,
         "control_busy": load.control,
         "processors_busy": load.processors,
+        "processors_of_others": load.processors - sum(processor.values()) / seconds / processors,
         "load": asdict(load),
         "verdict": verdict(load),
     }

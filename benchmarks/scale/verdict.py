@@ -53,6 +53,7 @@ COLUMNS: Final = (
     ("p90 ms", "idle_p90_ms", ".0f"),
     ("control", "control_busy", ".2f"),
     ("cpu", "processors_busy", ".2f"),
+    ("others", "processors_of_others", ".2f"),  # a share that makes a cell's figures worthless
 )
 KINDS: Final = ("worker", "TVM child", "control", "coordinator", "postgres")
 

@@ -100,6 +100,7 @@ def test_the_table_has_a_row_a_cell_and_a_dash_for_what_a_cell_does_not_have() -
             "idle_p90_ms",
             "control_busy",
             "processors_busy",
+            "processors_of_others",
         ),
         1.0,
     )
