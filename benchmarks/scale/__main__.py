@@ -62,7 +62,7 @@ def main() -> None:
                 options.json.write_text(json.dumps(raw | {"headline": _headline(cells)}, indent=1) + "\n")
     print("", *table(cells), sep="\n")
     for row in cells[-1]["slowest_statements"] if cells else ():
-        print(f"{row['sec']:8.2f} s {row['count']:7} times  {row['kind']:12} {row['statement'][:110]}")
+        print(f"{row['sec']:8.2f} s {row['count']:7} times  {row['kind']:12} {row['statement']}")
     print(f"headline: {_headline(cells):.1f} candidates a second")
 
 

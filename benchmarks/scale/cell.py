@@ -19,7 +19,7 @@ import psutil
 from benchmarks.load.visits import Times, begin, watch
 from benchmarks.scale.filling import most_measured_workloads
 from benchmarks.scale.launch import set_mark
-from benchmarks.scale.measurer import read_sessions
+from benchmarks.scale.measurer import count_begun_sessions, read_sessions
 from benchmarks.scale.rows import (
     add_devices,
     add_job,
@@ -150,11 +150,11 @@ def _watching(url: str, job_ids: Sequence[str]) -> Iterator[None]:
 
 
 def _await_candidates(service: Stack, workers: int) -> None:
-    """Wait until as many sessions with devices ended as there are workers, or for FIRST_SEC."""
+    """Wait until as many sessions with devices began as there are workers, or for FIRST_SEC."""
     deadline_sec = time.monotonic() + FIRST_SEC
-    while len(read_sessions(service.marks)) < workers and time.monotonic() < deadline_sec:
+    while count_begun_sessions(service.marks) < workers and time.monotonic() < deadline_sec:
         _sleep(service, 0.5)
-    if not read_sessions(service.marks):
+    if not count_begun_sessions(service.marks):
         raise SystemExit(f"no worker measured anything within {FIRST_SEC:.0f} s; see {service.logs}")
 
 
@@ -203,7 +203,6 @@ def _figures(cell: Cell, window: Window, sessions: Sequence[Mapping[str, Any]]) 
     spans = [span for session in sessions for span in session["spans"]]
     candidates = sum(first.at_sec < end <= last.at_sec for _, end in spans)
     each = max(1, candidates)
-    device_sec = sum(max(0.0, min(end, last.at_sec) - max(begun, first.at_sec)) for begun, end in spans)
     idle_ms = sorted(1e3 * sec for sec in idle_seconds(sessions, first.at_sec, last.at_sec))
     counted = {kind: rows["counts"] for kind, rows in window.counters.items()}
     statements = merge_statements(window.counters)
@@ -217,21 +216,20 @@ def _figures(cell: Cell, window: Window, sessions: Sequence[Mapping[str, Any]]) 
     open_rounds = statistics.fmean(sum(row.values()) for row in sampler.open_rounds or [{"queued": 0}])
     processors = psutil.cpu_count() or 1
     load = Load(
-        devices=device_sec / seconds / cell.devices if cell.candidate_sec else 0.0,
+        devices=candidates * cell.candidate_sec / seconds / cell.devices,
         processors=(last.host_sec - first.host_sec) / seconds / processors,
         workers=busy_sec.get("worker", 0.0) / seconds / cell.workers,
         control=busy_sec.get("control", 0.0) / seconds / cell.controls,
         lock_waits=sampler.lock_wait_sec / seconds / cell.workers,
         open_rounds=open_rounds / cell.devices,
     )
-    ideal = cell.devices / cell.candidate_sec if cell.candidate_sec else None
     return {
         **asdict(cell),
         "workers": cell.workers,
         "seconds": seconds,
         "candidates": candidates,
         "candidates_per_sec": candidates / seconds,
-        "share_of_ideal": None if ideal is None else candidates / seconds / ideal,
+        "share_of_ideal": load.devices if cell.candidate_sec else None,
         "processor_ms_per_candidate": {kind: 1e3 * sec / each for kind, sec in processor.items()},
         "statements_per_candidate": sum(row["count"] for row in statements) / each,
         "statements_by_kind": {

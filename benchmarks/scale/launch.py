@@ -22,7 +22,7 @@ from sqlalchemy import Engine, event
 
 MARK: Final = "mark"
 LOOK_SEC: Final = 0.1
-TEXT_CHARS: Final = 300
+END_CHARS: Final = 150  # of each end of a long statement, whose middle is its columns
 
 
 class Counters:
@@ -87,9 +87,15 @@ class Counters:
 
     def _add_statement(self, sql: str, sec: float) -> None:
         with self._lock:
-            figures = self._statements[" ".join(sql.split())[:TEXT_CHARS]]
+            figures = self._statements[shorten(sql)]
             figures[0] += 1
             figures[1] += sec
+
+
+def shorten(sql: str) -> str:
+    """Return a statement on one line, without the middle of a long one."""
+    text = " ".join(sql.split())
+    return text if len(text) <= 2 * END_CHARS else f"{text[:END_CHARS]} ... {text[-END_CHARS:]}"
 
 
 def dump_on_marks(counters: Counters, folder: Path, kind: str) -> None:

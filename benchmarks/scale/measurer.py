@@ -57,6 +57,7 @@ class SleepingMeasurer(Measurer):
         spans: list[tuple[float, float]] = []
         with borrow_device(self._tracker, target, self._like) as endpoint:
             began_sec = time.monotonic()
+            _append("begun", {"device": endpoint.name})
             try:
                 for each in inputs:
                     candidate_sec = time.monotonic()
@@ -65,7 +66,8 @@ class SleepingMeasurer(Measurer):
                     spans.append((candidate_sec, time.monotonic()))
                     yield result
             finally:
-                _log({"device": endpoint.name, "session": (began_sec, time.monotonic()), "spans": spans})
+                session = began_sec, time.monotonic()
+                _append("sessions", {"device": endpoint.name, "session": session, "spans": spans})
 
     def require(self, need: Need) -> bool:
         raise MallornError("no model can run on a simulated device")
@@ -74,13 +76,21 @@ class SleepingMeasurer(Measurer):
 _lock = threading.Lock()
 
 
-def _log(session: dict[str, Any]) -> None:
-    path = Path(os.environ[FOLDER]) / f"{os.getpid()}.sessions"
+def _append(suffix: str, entry: dict[str, Any]) -> None:
+    path = Path(os.environ[FOLDER]) / f"{os.getpid()}.{suffix}"
     with _lock, path.open("a") as file:
-        file.write(json.dumps(session) + "\n")
+        file.write(json.dumps(entry) + "\n")
+
+
+def count_begun_sessions(folder: Path) -> int:
+    """Return how many sessions with devices the processes of a run began so far."""
+    return len(_lines(folder, "begun"))
 
 
 def read_sessions(folder: Path) -> list[dict[str, Any]]:
-    """Return all sessions with devices that the processes of a run logged."""
-    lines = [line for path in folder.glob("*.sessions") for line in path.read_text().splitlines()]
-    return [json.loads(line) for line in lines]
+    """Return all sessions with devices that ended."""
+    return [json.loads(line) for line in _lines(folder, "sessions")]
+
+
+def _lines(folder: Path, suffix: str) -> list[str]:
+    return [line for path in folder.glob(f"*.{suffix}") for line in path.read_text().splitlines()]

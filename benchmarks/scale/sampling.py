@@ -15,6 +15,7 @@ import redis
 PERIOD_SEC: Final = 0.02
 OPEN_ROUNDS_EVERY: Final = 25  # samples
 MIB: Final = 1 << 20
+TVM_CHILD: Final = "TVM child"
 _ACTIVITY: Final = """
 SELECT substr(application_name, 9), count(*), count(*) FILTER (WHERE wait_event_type = 'Lock'),
        count(*) FILTER (WHERE state = 'active')
@@ -102,7 +103,7 @@ def processor_sec(tree: Mapping[str, list[psutil.Process]]) -> dict[str, float]:
             with suppress(psutil.Error):
                 times = process.cpu_times()
                 seconds[kind] += times.user + times.system
-                ended_kind = "TVM child" if kind == "worker" else kind
+                ended_kind = TVM_CHILD if kind == "worker" else kind
                 seconds[ended_kind] += times.children_user + times.children_system
     return dict(seconds)
 

@@ -15,6 +15,7 @@ import psutil
 import redis
 
 from benchmarks.scale.measurer import FOLDER, NAME
+from benchmarks.scale.sampling import TVM_CHILD
 from mallorn import Client
 from mallorn.core.errors import MallornError
 from mallorn.core.host_id import HOST_FOLDER_VARIABLE
@@ -26,7 +27,6 @@ from mallorn.workers.device.tracker_client import TrackerClient
 START_SEC: Final = 120.0
 LOOK_SEC: Final = 0.1
 END_SEC: Final = 30.0
-TVM_CHILD: Final = "TVM child"
 
 
 @dataclass

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from benchmarks.scale.sampling import TVM_CHILD
+
 FULL: Final = 0.9  # share of a resource from which on it is the limit
 LOCKED: Final = 0.2  # share of their time that workers wait for row locks
 CONTROL_FULL: Final = 0.8
@@ -55,7 +57,7 @@ COLUMNS: Final = (
     ("cpu", "processors_busy", ".2f"),
     ("others", "processors_of_others", ".2f"),  # a share that makes a cell's figures worthless
 )
-KINDS: Final = ("worker", "TVM child", "control", "coordinator", "postgres")
+KINDS: Final = ("worker", TVM_CHILD, "control", "coordinator", "postgres")
 
 
 def table(cells: Sequence[Mapping[str, Any]]) -> list[str]:

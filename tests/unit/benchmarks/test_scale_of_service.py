@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.scale.__main__ import cells_of, parse_arguments
 from benchmarks.scale.cell import Cell, idle_seconds, merge_statements
+from benchmarks.scale.launch import shorten
 from benchmarks.scale.verdict import Load, table, verdict
 from benchmarks.scale.worker_threads import SharedCompiler
 
@@ -70,6 +71,16 @@ def test_statements_are_listed_by_the_time_that_all_their_executions_took() -> N
     }
     rows = [(row["kind"], row["statement"], row["count"]) for row in merge_statements(counted)]
     assert rows == [("worker", "SELECT 1", 1), ("control", "SELECT 1", 100)]
+
+
+def test_a_long_statement_keeps_its_tables_and_its_conditions() -> None:
+    columns = ", ".join(f"jobs.column{number}" for number in range(60))
+    short = [shorten(f"SELECT {columns}\nFROM jobs\nWHERE jobs.{name} = 1") for name in ("id", "owner")]
+    assert [text.rpartition(" FROM ")[2] for text in short] == [
+        "jobs WHERE jobs.id = 1",
+        "jobs WHERE jobs.owner = 1",
+    ]
+    assert all(text.startswith("SELECT jobs.column0, ") and len(text) < 310 for text in short)
 
 
 def test_jobs_have_more_tasks_than_there_are_devices() -> None:
