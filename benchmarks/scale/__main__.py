@@ -27,12 +27,14 @@ from benchmarks.scale.cell import Cell, measure
 from benchmarks.scale.filling import fill_and_settle
 from benchmarks.scale.rows import matrix_product, target_texts
 from benchmarks.scale.verdict import table
+from mallorn.core.states import JobState
 from mallorn.db.migrate import upgrade
 from mallorn.db.session import Database
 
 PROCESSES_AT_MOST: Final = 16  # workers that are processes of their own by default
 THREADS_EACH: Final = 16  # of more workers, which are threads of fewer processes
 CONNECTIONS: Final = 1000
+TUNING: Final = str(JobState.TUNING)
 
 
 def main() -> None:
@@ -58,6 +60,8 @@ def main() -> None:
                 upgrade(database_url)
             cells.append(measure(cell, database_url))
             print("\n".join(table(cells)[:: len(cells)]), flush=True)
+            if others := {words: count for words, count in cells[-1]["jobs"].items() if words != TUNING}:
+                print(f"jobs that do not tune: {others}")
             if options.json:
                 options.json.write_text(json.dumps(raw | {"headline": _headline(cells)}, indent=1) + "\n")
     print("", *table(cells), sep="\n")

@@ -5,7 +5,7 @@ import statistics
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from math import ceil
@@ -39,8 +39,10 @@ from benchmarks.scale.sampling import (
 )
 from benchmarks.scale.stack import Stack
 from benchmarks.scale.verdict import Load, verdict
+from mallorn.core.errors import Conflict
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.session import Database
+from mallorn.db.tables import Job
 
 FIRST_SEC: Final = 240.0
 COUNTERS_SEC: Final = 30.0
@@ -95,9 +97,16 @@ def measure(cell: Cell, database_url: str) -> dict[str, Any]:
         # Workers log a session with a device at its end, so that all are logged now.
         sessions = read_sessions(service.marks)
         with database.transaction() as session:
+            states = Counter(_describe_state(Jobs(session).get(job_id, None)) for job_id in ids)
             for job_id in ids:
-                Jobs(session).cancel(job_id, None)
-    return _figures(cell, window, sessions)
+                with suppress(Conflict):  # it ended
+                    Jobs(session).cancel(job_id, None)
+    return _figures(cell, window, sessions) | {"jobs": dict(states)}
+
+
+def _describe_state(job: Job) -> str:
+    """Return a job's state, and why it waits or ended: a cell counts only if all of them tune."""
+    return " ".join(filter(None, (job.state, job.waiting_because, job.ended_because, job.tuning_ended)))
 
 
 def _add_jobs(cell: Cell, database: Database, targets: Sequence[str]) -> Iterator[str]:
