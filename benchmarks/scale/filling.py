@@ -58,24 +58,28 @@ def fill_and_settle(database: Database, program: NewWorkload, targets: list[str]
         session.execute(update(Workload).values(columns))
         for target in targets:
             target_id = Targets(session).ensure(parse_target(target)).id
-            _adopt_context(session, target_id)
-            _adopt_candidates(session, program, target, target_id)
+            if _adopt_context(session, target_id):
+                _adopt_candidates(session, program, target, target_id)
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("VACUUM ANALYZE measurements"))
 
 
-def _adopt_context(session: Session, target_id: int) -> None:
-    """Give the context of a target's measurements the identity of the simulated devices' context."""
-    (old_id,) = session.scalars(select(Context.id).where(Context.target_id == target_id).limit(1))
+def _adopt_context(session: Session, target_id: int) -> bool:
+    """Give the context of a target's measurements the identity of the simulated devices'
+    context; return whether it had another."""
+    (old_id,) = session.scalars(
+        select(Context.id).where(Context.target_id == target_id).order_by(Context.id).limit(1)
+    )
     timing = job_options(0, 0.0).timing()
     new = Contexts(session).ensure(target_id, HOST_CLASS, TVM_VERSION, THREADS, timing)
     if new.id == old_id:
-        return
+        return False
     columns = {
         name: getattr(new, name) for name in ("key", "host_class", "tvm_version", "threads", "evaluator")
     }
     session.execute(delete(Context).where(Context.id == new.id))
     session.execute(update(Context).where(Context.id == old_id).values(columns))
+    return True
 
 
 def _adopt_candidates(session: Session, program: NewWorkload, target: str, target_id: int) -> None:

@@ -66,8 +66,12 @@ def add_devices(database: Database, targets: list[str], count: int) -> None:
 
 
 def job_options(seed: int, candidate_sec: float) -> JobOptions:
-    """Return the options of a job whose candidates each occupy a simulated device so long."""
-    return JobOptions(measurer=NAME, simulated=SimulatedOptions(seed=seed, device_sec=candidate_sec))
+    """Return the options of a job whose candidates each occupy a simulated device so long.
+
+    Its policy gives rounds to tasks from which nothing more is expected, as after a year.
+    """
+    simulated = SimulatedOptions(seed=seed, device_sec=candidate_sec)
+    return JobOptions(measurer=NAME, policy="round-robin", simulated=simulated)
 
 
 def new_workloads(database: Database, program: NewWorkload, count: int) -> list[int]:
