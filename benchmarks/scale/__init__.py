@@ -1,0 +1,1 @@
+"""Throughput of the service by the number of devices, on real processes and simulated devices."""
