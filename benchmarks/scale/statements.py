@@ -38,13 +38,14 @@ from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.tasks import Tasks
 from mallorn.db.session import Database
 from mallorn.services.control import celery_tasks as control
-from mallorn.services.control import periodic_tasks
 from mallorn.services.control import plan_target as planning
 from mallorn.services.control.wake_messages import Message
 from mallorn.workers import celery_tasks as worker
 from mallorn.workers.measure.tracked_devices import TrackedDevice
 from mallorn.workers.process import heartbeat as heartbeats
+from mallorn.workers.process import lookout
 from mallorn.workers.process.heartbeat import Heartbeat
+from mallorn.workers.process.lookout import Lookout
 from mallorn.workers.round.store_referenced_rows import store_sites, store_sketches
 from tests.fixtures.workshop import ENDPOINT, Workshop
 
@@ -72,24 +73,29 @@ def count_by_part(workshop: Workshop, history: int) -> dict[str, Counts]:
     """Measure a job until it has this history; return what its next round asks for, by part.
 
     `train` fits the cost model to the history, `round` measures ROUND_SIZE candidates that
-    the model ranked, `plan` opens another round in its place, `sweep` looks for lost
-    messages, `heartbeat` reports a worker, and `devices` reports DEVICES devices.
+    the model ranked, `plan` opens another round in its place, `sweep` looks for jobs to
+    plan, `look` for work whose message was lost, `heartbeat` reports a worker, and
+    `devices` reports DEVICES devices.
     """
     workshop.use_space(SIZE, SIZE, SIZE)
     with _product_tasks(workshop) as messages:
         job_id = workshop.job(TASKS, trials=10 * max(HISTORIES) + history, **OPTIONS)
         control.plan_target_of_job(job_id)
-        worker.run_round(*_take(messages, queues.RUN_ROUND))
+        workshop.roll_call.ability = workshop.ability()
+        worker.do_work(*_take(messages, queues.WORK))
         train = _take(messages, queues.TRAIN_COST_MODEL)
         workshop.write(lambda session: _add_history(session, workshop, job_id, history - ROUND_SIZE))
         del messages[:]
         workshop.see_device()
         control.plan_target_of_job(job_id)  # opens a round for the device, and one more
-        planned = _take(messages, queues.RUN_ROUND)
+        woken = _take(messages, queues.WORK)
         counts = {"train": _counted(workshop, messages, lambda: worker.train_cost_model(*train))}
-        counts["round"] = _counted(workshop, messages, lambda: worker.run_round(*planned))
+        counts["round"] = _counted(workshop, messages, lambda: worker.do_work(*woken))
         counts["plan"] = _counted(workshop, messages, lambda: control.plan_target_of_job(job_id))
         counts["sweep"] = _counted(workshop, messages, control.sweep_lost_messages)
+        counts["look"] = _counted(
+            workshop, messages, Lookout(workshop, lambda *message: messages.append(message)).look
+        )
         heartbeat = Heartbeat(workshop.database, _Tracker(), workshop.name)  # type: ignore[arg-type]
         heartbeat.report_once()
         heartbeat.report_task("a round")
@@ -123,9 +129,9 @@ def _product_tasks(workshop: Workshop) -> Iterator[list[Message]]:
         patch.object(control, "send", send),
         patch.object(worker, "runtime", lambda: workshop),
         patch.object(worker, "send_task", send),
-        # Whoever reported just now is fresh, and a message is not late, however slow this host is.
+        # Whoever reported just now is fresh, and no work waits for long, however slow this host is.
+        patch.object(lookout, "WAITED_SEC", LONG_SEC),
         patch.object(heartbeats, "ENOUGH_SEC", LONG_SEC),
-        patch.object(periodic_tasks, "STALE_SEC", LONG_SEC),
         patch.object(planning, "FRESH_SEC", LONG_SEC),
     ):
         yield messages
