@@ -56,10 +56,11 @@ class Devices(Repository):
     def record_all_seen(
         self, devices: Iterable[SeenDevice], within_sec: float = 0.0, busy_within_sec: float = 0.0
     ) -> None:
-        """Record that devices answer now, with one query and at most one statement that writes.
+        """Record that devices answer now, with one query and at most one statement that
+        writes.
 
-        Skip unchanged rows newer than `within_sec`, and rows newer than `busy_within_sec` of
-        which only `busy` has changed: each round of a device changes it twice.
+        Skip unchanged rows newer than `within_sec`, and rows newer than `busy_within_sec`
+        of which only `busy` has changed: each round of a device changes it twice.
         """
         # One row per name, in one order for all writers, to prevent deadlocks.
         by_name = {device.name: device for device in sorted(devices, key=lambda device: device.name)}

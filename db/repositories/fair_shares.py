@@ -34,8 +34,8 @@ class FairShares(Repository):
     """Reads and stores jobs' pass values; `mallorn.services.planner.fair_share` computes them."""
 
     def claims(self, target_id: int) -> Sequence[Claim]:
-        """Return a target's tuning jobs by id; a job is able if a task of it is not retired,
-        and no round in flight keeps the job from its workload."""
+        """Return a target's tuning jobs by id; a job is able if a task of it is not
+        retired, and no round in flight keeps the job from its workload."""
         columns = Job.id, Job.owner, Job.priority, Job.share_pass, Job.owner_pass
         tuning = Job.state == JobState.TUNING, Job.target_id == target_id
         is_open = Round.target_id == target_id, Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
@@ -98,7 +98,8 @@ class FairShares(Repository):
 
 
 def _select_last_change(table: type[Device | Worker], *columns: Any) -> Select[*tuple[Any, ...]]:
-    """Return the query for the time of the last change: one came, changed, stopped or fell silent."""
+    """Return the query for the time of the last change: one came, changed, stopped or fell
+    silent."""
     silent_at = case(
         (table.last_seen <= seconds_from_now(-FRESH_SEC), table.last_seen + FRESH_SEC), else_=0.0
     )

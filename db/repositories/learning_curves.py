@@ -30,7 +30,8 @@ from mallorn.db.repositories.measurement_filters import is_not_refuted
 from mallorn.db.tables import Job, LearningCurve, Measurement, Round, Task
 
 _IS_OPEN: Final = Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
-# Literals, so that SQLite uses the partial indexes of unsettled rounds and of wrong results.
+# Literals, so that SQLite uses the partial indexes of unsettled rounds and of wrong
+# results.
 _IS_UNSETTLED: Final = text("not rounds.settled")
 # Every sketch has a positive id; so compared, SQLite prefers this index to others.
 _IS_WRONG: Final = and_(
@@ -64,8 +65,8 @@ class LearningCurves(Repository):
     """
 
     def refuted(self, job: Job, workload_ids: Collection[int]) -> set[int]:
-        """Return which workloads have wrong results, which count by owner (ADR 0101), so that
-        stored curves say nothing of them."""
+        """Return which workloads have wrong results, which count by owner (ADR 0101), so
+        that stored curves say nothing of them."""
         of_target = (
             self.is_among(Measurement.workload_id, workload_ids),
             Measurement.target_id == job.target_id,
@@ -139,10 +140,11 @@ class LearningCurves(Repository):
         self.execute_and_count(update(Round).where(is_new).values(settled=True))
 
     def drop(self, places: Iterable[tuple[int, int]]) -> None:
-        """Delete what is stored of rounds whose measurements, or whose job's context, changed.
+        """Delete what is stored of rounds whose measurements, or whose job's context,
+        changed.
 
-        `places` are ids of workloads with those of targets. Call it after the change: until
-        the transaction ends, no other process stores curves of these targets.
+        `places` are ids of workloads with those of targets. Call it after the change:
+        until the transaction ends, no other process stores curves of these targets.
         """
         of_target = defaultdict[int, list[int]](list)
         for workload_id, target_id in places:
@@ -157,7 +159,8 @@ class LearningCurves(Repository):
             self.execute_and_count(update(Task).where(*is_task).values(closed=None))
 
     def drop_of_job(self, job_id: str) -> None:
-        """Delete what is stored of a job's rounds, after its measuring context has changed."""
+        """Delete what is stored of a job's rounds, after its measuring context has
+        changed."""
         rounds = select(Round.workload_id, Round.target_id).where(Round.job_id == job_id, ~_IS_OPEN)
         self.drop(
             [(workload_id, target_id) for workload_id, target_id in self.session.execute(rounds.distinct())]
@@ -221,7 +224,8 @@ class LearningCurves(Repository):
     def _add_to_totals(
         self, job: Job, new: Sequence[CountedRound], all_rounds: Sequence[CountedRound]
     ) -> None:
-        """Add new rounds to the totals of all jobs' tasks, and compute those that `job` lacks."""
+        """Add new rounds to the totals of all jobs' tasks, and compute those that `job`
+        lacks."""
         new_of_task, all_of_task = _by_task(new), _by_task(all_rounds)
         job_ids = {job.id} | {job_id for job_id, _ in new_of_task}
         columns = Task.id, Task.job_id, Task.workload_id, Task.closed
@@ -269,7 +273,8 @@ def _is_counted(job: Job) -> ColumnElement[bool]:
 
 
 def _select_rounds(is_valid: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
-    """Return the query for rounds with their results, in which the times count that are valid."""
+    """Return the query for rounds with their results, in which the times count that are
+    valid."""
     key = Round.id, Round.workload_id, Job.context_id, Job.dataset
     columns = *key, Round.job_id, Round.state, Round.size
     # Null in another context than the job's.

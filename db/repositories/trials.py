@@ -56,12 +56,12 @@ class Trials(Repository):
         context_id: int | None = None,
         limits: TrialLimits | None = None,
     ) -> Sequence[Trial]:
-        """Return a workload's trials on a target up to measurement `upto`, oldest first: the
-        NEWEST ones, and of those before them the FASTEST with a time.
+        """Return a workload's trials on a target up to measurement `upto`, oldest first:
+        the NEWEST ones, and of those before them the FASTEST with a time.
 
-        With `context_id`, only trials in that context; trials that reached no device belong
-        to every context. With `limits`, failures that may not recur under these get the
-        outcome WITHDRAWN.
+        With `context_id`, only trials in that context; trials that reached no device
+        belong to every context. With `limits`, failures that may not recur under these get
+        the outcome WITHDRAWN.
         """
         query = self._select_history(workload_id, target_id, upto, context_id, limits)
         ids = query.with_only_columns(Measurement.id).order_by(None)
@@ -82,7 +82,8 @@ class Trials(Repository):
         context_id: int | None = None,
         limits: TrialLimits | None = None,
     ) -> Sequence[Trial]:
-        """Return all trials of these candidates that `history` would return without a bound."""
+        """Return all trials of these candidates that `history` would return without a
+        bound."""
         query = self._select_history(workload_id, target_id, upto, context_id, limits)
         packed = {pack_decisions(candidate.decisions) for candidate in candidates}
         is_alike = SketchRow.key.in_({one.sketch for one in candidates}), Measurement.decisions.in_(packed)
@@ -107,12 +108,12 @@ class Trials(Repository):
         return query if upto is None else query.where(Measurement.id <= upto)
 
     def read_family_columns(self, family: str, target_id: int, most: int) -> Columns:
-        """Return columns of the trials of a family's workloads on a target, oldest first: all
-        of them if there are at most `most`, or else the newest and the fastest of each of
-        the MOST_WORKLOADS workloads that the newest jobs have.
+        """Return columns of the trials of a family's workloads on a target, oldest first:
+        all of them if there are at most `most`, or else the newest and the fastest of each
+        of the MOST_WORKLOADS workloads that the newest jobs have.
 
-        The columns `id`, `workload_id`, `context_id`, `outcome` and `latency_us` suffice to
-        choose rows for training; `by_ids` reads the candidates, most of a row's bytes.
+        The columns `id`, `workload_id`, `context_id`, `outcome` and `latency_us` suffice
+        to choose rows for training; `by_ids` reads the candidates, most of a row's bytes.
         """
         row = Measurement
         columns = row.id, row.workload_id, row.context_id, row.outcome, row.latency_us
@@ -136,7 +137,8 @@ class Trials(Repository):
         return self._read(select_trials().where(self.is_among(Measurement.id, ids)).order_by(Measurement.id))
 
     def count_new_family_rows(self, family: str, target_id: int, most: int, after_id: int = 0) -> int:
-        """Return the number of a family's trials with ids above `after_id`, but at most `most`."""
+        """Return the number of a family's trials with ids above `after_id`, but at most
+        `most`."""
         of_family = self.is_among(Measurement.workload_id, self._family_members(family, target_id))
         is_new = of_family, Measurement.id > after_id, *self._usable_in_refit(target_id)
         rows = select(Measurement.id).where(*is_new).limit(most).subquery()

@@ -103,7 +103,8 @@ class Measurement(Base):
             "sketch_id",
             condition="outcome = 'wrong_result'",
         ),
-        # Few rows: times of finish stages. And a candidate's trials, to know whether it was tried.
+        # Few rows: times of finish stages. And a candidate's trials, to know whether it
+        # was tried.
         partial_index(
             "ix_measurements_finish", "workload_id", "target_id", "latency_us", condition="kind = 'finish'"
         ),

@@ -187,7 +187,8 @@ class _JobStep:
 
 
 def draft_plan(database: Database, job_id: str, max_new_rounds: int) -> PlanDraft | None:
-    """Plan a job without locking it; None if `plan_job` must change or look for more first."""
+    """Plan a job without locking it; None if `plan_job` must change or look for more
+    first."""
     if not max_new_rounds:
         return None
     with database.session() as session, suppress(MallornError):  # plan_job handles such errors

@@ -61,7 +61,8 @@ class TvmSpace(DecisionSpace):
         return super().features_in_view(view, candidates)
 
     def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """Return which candidates are new and can be built; check each alone if the child crashes."""
+        """Return which candidates are new and can be built; check each alone if the child
+        crashes."""
         if not candidates:
             return []
         if self._find_tried is not None and (tried := self._find_tried(candidates)):

@@ -36,7 +36,8 @@ log = logging.getLogger(__name__)
 EVERY_SEC = 5.0
 EVERY_KIND: Final = frozenset({WorkKind.IMPORT, WorkKind.ROUND, WorkKind.FINISH})
 TIDY_SEC = 60.0
-# A device that any worker reported this recently is not written again, unless it has changed.
+# A device that any worker reported this recently is not written again, unless it has
+# changed.
 ENOUGH_SEC = FRESH_SEC / 2
 BUSY_SEC = 3.0  # the same if only `busy` has changed
 # A device often starts together with its worker: at first the tracker is polled more often.

@@ -1,5 +1,4 @@
-"""Looks for work that waits although its message was lost, and wakes a worker that can do
-it."""
+"""Looks for work whose message was lost, and wakes a worker that can do it."""
 
 import logging
 import threading
@@ -24,24 +23,18 @@ log = logging.getLogger(__name__)
 class Lookout:
     """Thread that looks once a second while this worker has nothing to do.
 
-    Work whose message was lost, that was returned, or whose worker died begins so within a
-    second.
+    So work begins within a second whose message was lost, or that its worker gave up.
     """
 
     def __init__(self, runtime: Runtime, send: Callable[[str, str], object]) -> None:
         self._runtime = runtime
         self._send = send
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._look_repeatedly, name="lookout", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopped.set()
+        threading.Thread(target=self._look_repeatedly, name="lookout", daemon=True).start()
 
     def _look_repeatedly(self) -> None:
-        while not self._stopped.wait(EVERY_SEC):
+        while not threading.Event().wait(EVERY_SEC):
             try:
                 self.look()
             except (MallornError, OperationalError) as error:  # the database or the broker is away
@@ -50,8 +43,7 @@ class Lookout:
                 log_survived_error("a look for waiting work came to nothing", error)
 
     def look(self) -> None:
-        """Wake workers if this one is free and work that it can do has waited for
-        WAITED_SEC."""
+        """Wake workers if this one is free and work that it can do waits for long."""
         ability = self._runtime.roll_call.ability
         capability = queues.capability(NATIVE, ability.builder)
         for waker, *kinds in (

@@ -14,10 +14,6 @@ from mallorn.workers.process.time_slice import TimeSliceOver
 from mallorn.workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildKilled, ChildTimeout
 from mallorn.workers.subprocesses.shutdown import ShutdownRequested
 
-# Until returned work may be claimed again.
-SOON_SEC: Final = 5.0
-NEXT_SEC: Final = 1.0
-LATER_SEC: Final = 20.0
 PROPOSING: Final = ("search", "sampler", "cost_model")
 
 
@@ -30,19 +26,17 @@ class RetryRule:
     level: int = logging.ERROR
 
 
+def _returned(words: str, delay_sec: float, level: int = logging.WARNING) -> RetryRule:
+    """Return the rule for work that nobody is to blame for, and that may be claimed later."""
+    return RetryRule(words, partial(WorkItems.return_work, delay_sec=delay_sec), level)
+
+
 TAKEN: Final = RetryRule("was taken back", None, logging.WARNING)
-AT_ONCE: Final = RetryRule("goes back to the queue", WorkItems.return_work, logging.WARNING)
-# No fault of the work: time, an operator or another worker solves the problem.
-GIVEN_BACK: Final = RetryRule(
-    "goes back to the queue", partial(WorkItems.return_work, delay_sec=SOON_SEC), logging.WARNING
-)
-# Later than work that waits now.
-NEXT: Final = RetryRule(
-    "lets others have their turn", partial(WorkItems.return_work, delay_sec=NEXT_SEC), logging.INFO
-)
-LATER: Final = RetryRule(
-    "waits for the artifact store", partial(WorkItems.return_work, delay_sec=LATER_SEC), logging.WARNING
-)
+AT_ONCE: Final = _returned("goes back to the queue", 0.0)
+# Time, an operator or another worker solves the problem.
+GIVEN_BACK: Final = _returned("goes back to the queue", 5.0)
+NEXT: Final = _returned("lets others have their turn", 1.0, logging.INFO)
+LATER: Final = _returned("waits for the artifact store", 20.0)
 OTHER_HOST: Final = RetryRule("is left to another host", WorkItems.leave_to_another_host, logging.WARNING)
 # The process was killed from outside: counted like the death of a worker (MAX_DEATHS).
 CUT_SHORT: Final = RetryRule(

@@ -1,8 +1,8 @@
-"""Toolchains of this host: the compilers and linkers for kinds of hardware, and what they
-lack."""
+"""Toolchains of this host: its compilers and linkers for kinds of hardware."""
 
 import platform
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -16,8 +16,7 @@ INSTRUCTION_SETS: Final = ("aarch64", "riscv64", "x86_64")
 
 @cache
 def missing_tools() -> Mapping[str, str]:
-    """Return by toolchain what this host lacks to build with it, as text; empty if
-    nothing."""
+    """Return by toolchain what this host lacks to build with it; empty: nothing."""
     from mallorn.workers.tvm.cuda.compile_cuda import find_toolchain
 
     lacks_cuda = "; ".join(f"{tool} ({command})" for tool, command in find_toolchain().missing)
@@ -27,8 +26,7 @@ def missing_tools() -> Mapping[str, str]:
 
 def _missing_linker(instruction_set: str) -> str:
     """Return what is missing to link for another instruction set than this host's."""
-    try:
-        is_able = Path(link_command()[0]).name == "ld.lld"  # which links for all of LLVM's
-    except HostFault:
-        is_able = False
-    return "" if is_able else f"a linker for {instruction_set} (apt-get install lld)"
+    with suppress(HostFault):
+        if Path(link_command()[0]).name == "ld.lld":  # it links for all that LLVM compiles for
+            return ""
+    return f"a linker for {instruction_set} (apt-get install lld)"

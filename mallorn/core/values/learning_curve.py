@@ -1,4 +1,5 @@
-"""What the planner knows of closed rounds: a workload's learning curve, and a task's own totals."""
+"""What the planner knows of closed rounds: a workload's learning curve, and a task's own
+totals."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
