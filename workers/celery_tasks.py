@@ -24,11 +24,13 @@ from mallorn.workers.round.train_cost_model import train
 def do_work(capability: str, *_newer: object) -> None:
     """Do the best waiting work that this worker can do: an import, or a round or a finish."""
     kinds = (WorkKind.IMPORT,) if capability == queues.IMPORT else (WorkKind.ROUND, WorkKind.FINISH)
-    wanted, go_on = runtime().roll_call.ability.for_kinds(*kinds), None
+    roll_call, go_on = runtime().roll_call, None
     with runtime().places.take() as is_free:
         if is_free:
-            with leased_work(runtime(), wanted, fix_round_inputs) as work:
-                if work is not None:
+            with leased_work(runtime(), roll_call.ability.for_kinds(*kinds), fix_round_inputs) as work:
+                if work is None:
+                    roll_call.look_for_devices()
+                else:
                     go_on = _DO[work.hold.item.kind](work)
     if go_on is not None:  # the work is done, and its lease has ended
         go_on()

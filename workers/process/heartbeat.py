@@ -115,6 +115,12 @@ class Heartbeat:
         self._busy_with = task
         self._wake.set()
 
+    def look_for_devices(self) -> None:
+        """List the tracker's devices soon: one may have come for which work waits."""
+        if self._next_device_poll_sec < time.monotonic() + EVERY_SEC - SOON_SEC:
+            self._next_device_poll_sec = 0.0
+            self._wake.set()
+
     def report_pause(self, reason: str) -> None:
         """Report why the worker pauses (a fault of its host); empty if it works again."""
         self._update_info(missing_resource=reason)

@@ -1,5 +1,6 @@
 """Who leaves says so; a device that its tracker no longer knows has stopped."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -98,3 +99,21 @@ def test_a_job_that_waits_for_a_device_is_named_as_soon_as_the_device_is_seen(
     wait_for(lambda: planned, "the next look")
     call.stop()
     assert planned == [rows.job_id]
+
+
+def test_a_worker_that_finds_no_work_looks_for_devices_that_just_came(
+    database: Database, tracker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mallorn.workers.process.heartbeat.EVERY_SEC", 600.0)
+    call = Heartbeat(database, tracker, "w")
+    call.start("full")
+    wait_for(lambda: call.ability.devices, "the first report")
+    [known] = tracker.known
+    tracker.known.append(replace(known, endpoint=replace(known.endpoint, name="e", host_class="other")))
+
+    def is_known() -> bool:
+        call.look_for_devices()
+        return len(call.ability.devices) == 2
+
+    wait_for(is_known, "a look before the next report")
+    call.stop()
