@@ -25,6 +25,9 @@ from mallorn.core.targets import CUDA, LOCAL, parse_target
 from mallorn.stack.supervised_process import DieWithParent
 from mallorn.stack.temporary_files import create_process_folder
 
+if TYPE_CHECKING:
+    from mallorn.workers.device.nvidia_driver import Gpu
+
 HostOption = Annotated[str, typer.Option(help="Address to bind: loopback, or one private interface by name.")]
 _PR_SET_DUMPABLE: Final = 4
 PORTS: Final = 100
@@ -140,10 +143,6 @@ def require_packages(extra: str, *libraries: str) -> Iterator[None]:
 def end_on_sigterm() -> None:
     """Raise SystemExit on SIGTERM, so that clean-up code runs."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-
-
-if TYPE_CHECKING:
-    from mallorn.workers.device.nvidia_driver import Gpu
 
 
 def device(

@@ -25,6 +25,11 @@ from mallorn.core.targets import Target
 
 Probe = Callable[[], bool]
 TIMEOUT_SEC = 2.0
+READY_FILE_VARIABLE: Final = "MALLORN_READY_FILE"
+MAX_LOG_BYTES = 16 * 1024**2
+_PR_SET_PDEATHSIG = 1
+# Loaded before any fork: between fork and exec, a child may only make system calls.
+_LIBC = ctypes.CDLL(None, use_errno=True)
 # Fields of /proc/self/stat after the program's name that hold addresses.
 _ARGUMENTS, _ARGUMENTS_END, _ENVIRONMENT_END = 45, 46, 48
 
@@ -133,19 +138,6 @@ def _show_command_line(command: Sequence[str]) -> None:
         ctypes.memmove(start, text, len(text))
 
 
-READY_FILE_VARIABLE: Final = "MALLORN_READY_FILE"
-
-
-MAX_LOG_BYTES = 16 * 1024**2
-
-
-_PR_SET_PDEATHSIG = 1
-
-
-# Loaded before any fork: between fork and exec, a child may only make system calls.
-_LIBC = ctypes.CDLL(None, use_errno=True)
-
-
 @dataclass(frozen=True)
 class ChildSpec:
     """A named process: its command, its readiness probe, and the processes it waits for."""
@@ -228,13 +220,10 @@ class SupervisedChild:
 
     def wait_for_exit(self, timeout_sec: float) -> bool:
         """Wait for the process to exit; return False if it still runs after `timeout_sec`."""
-        if self._process is None:
-            return True
-        try:
-            self._process.wait(timeout_sec)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+        if self._process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout_sec)
+        return not self.is_running
 
     def last_lines(self, count: int = 12) -> list[str]:
         """Return the last `count` lines of the log; empty if there is no log."""

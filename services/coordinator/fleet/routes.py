@@ -33,8 +33,14 @@ from mallorn.services.coordinator.web.authenticator import required_scopes_extra
 from mallorn.services.coordinator.web.caller_dependencies import OwnerDep
 from mallorn.services.coordinator.web.response_types import ListOut
 
+router = APIRouter(tags=["fleet"])
 ONLINE_SEC: Final = 60.0
 SILENT_SEC: Final = 30.0
+# A worker's id names one process, so workers not seen for a day will not return.
+KEEP_SEC: Final = 24 * 3600.0
+MOST_ROWS: Final = 5000  # rounds, and stages, of an answer
+DAY_MINUTES: Final = 24 * 60
+SEES_FLEET: Final = required_scopes_extra(Scope.READ, Scope.DEVICE)
 
 
 def is_online(device: Device, seen_sec: float) -> bool:
@@ -98,15 +104,6 @@ def gpu_target(session: Session) -> Target:
     return Target(gpus[0])
 
 
-router = APIRouter(tags=["fleet"])
-# A worker's id names one process, so workers not seen for a day will not return.
-KEEP_SEC: Final = 24 * 3600.0
-MAX_ROUNDS: Final = 5000
-MAX_STAGES: Final = 5000
-DAY_MINUTES: Final = 24 * 60
-SEES_FLEET: Final = required_scopes_extra(Scope.READ, Scope.DEVICE)
-
-
 @router.get("/devices", openapi_extra=SEES_FLEET)
 def list_devices(parts: PartsDep) -> ListOut[DeviceStatus]:
     """List all known devices with their state and when each was last seen."""
@@ -155,15 +152,15 @@ def get_fleet_activity(
     """Show each worker's recent rounds and stages; count waiting rounds and active jobs."""
     with parts.database.session() as session:
         now_sec = read_clock(session)
-        rounds = Activity(session).rounds(owner, minutes * 60, MAX_ROUNDS)
-        stages = StageRuns(session).recent(owner, minutes * 60, MAX_STAGES)
+        rounds = Activity(session).rounds(owner, minutes * 60, MOST_ROWS)
+        stages = StageRuns(session).recent(owner, minutes * 60, MOST_ROWS)
         jobs = Activity(session).count_waiting()
     return FleetActivity(
         current_time=now_sec,
         since=now_sec - minutes * 60,
         rounds=rounds,
         stages=stages,
-        is_complete=len({row.round_id for row in rounds}) < MAX_ROUNDS and len(stages) < MAX_STAGES,
+        is_complete=max(len({row.round_id for row in rounds}), len(stages)) < MOST_ROWS,
         queued_rounds=jobs.pop("rounds"),
         jobs=jobs,
     )
