@@ -14,7 +14,7 @@ from mallorn.core.installation import python_path
 from mallorn.core.queues import IMPORT, TUNING_QUEUES
 from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL, ROUNDS_PER_GPU, Target
-from mallorn.core.virtual_devices import file_settings
+from mallorn.core.virtual_devices import ANY_RECORDING
 from mallorn.stack.data_directory import DataDir
 from mallorn.stack.supervised_process import (
     ChildSpec,
@@ -76,7 +76,7 @@ def environment(layout: StackLayout, settings: Settings) -> dict[str, str]:
         "MALLORN_HOST": layout.host,
         "MALLORN_PORT": str(layout.port),
         "MALLORN_PLUGINS": ",".join(settings.plugins or [ANY] * is_private),
-        **file_settings(settings, is_private),
+        "MALLORN_RECORDINGS": settings.recordings or ANY_RECORDING * is_private,
         "MALLORN_SANDBOX": settings.sandbox_mode(asks_keys),
         "TMPDIR": str(layout.data.temporary_directory),
         HOST_FOLDER_VARIABLE: str(host_folder()),
