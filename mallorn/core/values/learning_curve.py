@@ -59,13 +59,9 @@ class WorkloadCurve:
             for row in closed_rounds
             if row.trials and not row.elsewhere
         ]
-        return self.joined(
-            WorkloadCurve(
-                tuple(points),
-                sum(row.trials for row in timed),
-                sum(row.wall_sec or 0.0 for row in timed),
-            )
-        )
+        timed_trials = sum(row.trials for row in timed)
+        timed_sec = sum(row.wall_sec or 0.0 for row in timed)
+        return self.joined(WorkloadCurve(tuple(points), timed_trials, timed_sec))
 
     def joined(self, other: "WorkloadCurve") -> Self:
         """Return one curve of the rounds of both, with at most MOST_POINTS points."""
