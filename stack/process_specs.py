@@ -19,11 +19,11 @@ from mallorn.stack.data_directory import DataDir
 from mallorn.stack.supervised_process import (
     ChildSpec,
     Probe,
-    make_device_probe,
-    make_http_probe,
-    make_redis_probe,
-    make_tracker_probe,
+    broker_answers,
+    has_registered_device,
+    http_answers,
     search_path,
+    tracker_answers,
 )
 from mallorn.stack.valkey import broker_url, valkey_command
 
@@ -96,9 +96,10 @@ class StackParts:
     def programs(self) -> list[ChildSpec]:
         """Return the processes that run as programs, not as forks of this one."""
         socket, address = self.layout.broker_socket, self.layout.tracker_address
-        tracks, measures = make_tracker_probe(address, self.key), make_device_probe(address, self.key)
+        tracks = partial(tracker_answers, address, self.key)
+        measures = partial(has_registered_device, address, self.key)
         return [
-            ChildSpec("broker", valkey_command(socket), make_redis_probe(socket)),
+            ChildSpec("broker", valkey_command(socket), partial(broker_answers, socket)),
             ChildSpec("tracker", mallorn_command("tracker"), tracks, env=self.env),
             # The device retries every second until the tracker answers.
             ChildSpec("device", self._device_command(LOCAL), measures, env=self.env),
@@ -106,7 +107,7 @@ class StackParts:
 
     def coordinator(self) -> ChildSpec:
         """Return the process of the coordinator, which serves users."""
-        return self._forked(COORDINATOR, make_http_probe(f"{self.layout.url}/healthz"), "serve")
+        return self._forked(COORDINATOR, partial(http_answers, f"{self.layout.url}/healthz"), "serve")
 
     def loader(self) -> ChildSpec:
         """Return a process that loads bundled rows and cost models into the database."""
@@ -128,7 +129,7 @@ class StackParts:
         return ChildSpec(
             f"device-{target.key}",
             self._device_command(target.text),
-            make_device_probe(self.layout.tracker_address, self.key, target),
+            partial(has_registered_device, self.layout.tracker_address, self.key, target),
             needs=("tracker",),
             env=self.env,
             essential=False,

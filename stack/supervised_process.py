@@ -34,48 +34,40 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _ARGUMENTS, _ARGUMENTS_END, _ENVIRONMENT_END = 45, 46, 48
 
 
-def make_http_probe(url: str) -> Probe:
-    """Return a probe that is True once a GET of the URL answers with status 200."""
+def http_answers(url: str) -> bool:
+    """Return whether a GET of the URL answers with status 200."""
     parts = urlsplit(url)
-
-    def is_ready() -> bool:
-        with closing(HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_SEC)) as connection:
-            try:
-                connection.request("GET", parts.path)
-                return connection.getresponse().status == HTTPStatus.OK
-            except (OSError, HTTPException):
-                return False
-
-    return is_ready
-
-
-def make_redis_probe(socket_path: Path) -> Probe:
-    """Return a probe that is True once the broker on a unix socket answers a PING."""
-
-    def is_ready() -> bool:
+    with closing(HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_SEC)) as connection:
         try:
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.settimeout(TIMEOUT_SEC)
-                connection.connect(str(socket_path))
-                connection.sendall(b"PING\r\n")
-                return connection.recv(16).startswith(b"+PONG")
-        except OSError:
+            connection.request("GET", parts.path)
+            return connection.getresponse().status == HTTPStatus.OK
+        except (OSError, HTTPException):
             return False
 
-    return is_ready
+
+def broker_answers(socket_path: Path) -> bool:
+    """Return whether the broker on a unix socket answers a PING."""
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(TIMEOUT_SEC)
+            connection.connect(str(socket_path))
+            connection.sendall(b"PING\r\n")
+            return connection.recv(16).startswith(b"+PONG")
+    except OSError:
+        return False
 
 
-def make_device_probe(tracker: tuple[str, int], fleet: FleetKey, target: Target | None = None) -> Probe:
-    """Return a probe that is True once a device, for `target` if given, is registered."""
+def has_registered_device(tracker: tuple[str, int], fleet: FleetKey, target: Target | None = None) -> bool:
+    """Return whether a device, for `target` if given, is registered at the tracker."""
     from mallorn.workers.device.tracker_client import tracker_key
 
     server_key = f"server:{tracker_key(target)}" if target else None
-    return lambda: any(server_key in (None, key) for key in _fetch_registered_keys(tracker, fleet) or ())
+    return any(server_key in (None, key) for key in _fetch_registered_keys(tracker, fleet) or ())
 
 
-def make_tracker_probe(tracker: tuple[str, int], fleet: FleetKey) -> Probe:
-    """Return a probe that is True once the tracker answers a request for its summary."""
-    return lambda: _fetch_registered_keys(tracker, fleet) is not None
+def tracker_answers(tracker: tuple[str, int], fleet: FleetKey) -> bool:
+    """Return whether the tracker answers a request for its summary."""
+    return _fetch_registered_keys(tracker, fleet) is not None
 
 
 def _fetch_registered_keys(address: tuple[str, int], fleet: FleetKey) -> list[str] | None:
@@ -125,8 +117,7 @@ class ForkedPart:
 
 
 def _show_command_line(command: Sequence[str]) -> None:
-    """Show `command` in `ps`: write it over this process's arguments and, if longer,
-    environment."""
+    """Show `command` in `ps`: write it over this process's arguments and environment."""
     for name, value in os.environ.items():
         os.environ[name] = value  # makes the C library store a copy elsewhere
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
