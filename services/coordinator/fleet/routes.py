@@ -110,7 +110,17 @@ def list_devices(parts: PartsDep) -> ListOut[DeviceStatus]:
     with parts.database.session() as session:
         now_sec, devices = read_clock(session), Devices(session).list()
         targets = Targets(session).texts(device.target_id for device in devices)
-        items = [_device(device, targets[device.target_id], now_sec) for device in devices]
+        items = [
+            DeviceStatus.from_row(
+                device,
+                target=targets[device.target_id],
+                busy=device.info.busy,
+                state=state_of_device(device, seen_sec := max(0.0, now_sec - device.last_seen)),
+                silent_sec=round(seen_sec, 3),
+                online=is_online(device, seen_sec),
+            )
+            for device in devices
+        ]
     return ListOut(items=sorted(items, key=lambda device: device.state is DeviceState.STOPPED))
 
 
@@ -163,16 +173,4 @@ def get_fleet_activity(
         is_complete=max(len({row.round_id for row in rounds}), len(stages)) < MOST_ROWS,
         queued_rounds=jobs.pop("rounds"),
         jobs=jobs,
-    )
-
-
-def _device(device: Device, target: str, now_sec: float) -> DeviceStatus:
-    seen_sec = max(0.0, now_sec - device.last_seen)
-    return DeviceStatus.from_row(
-        device,
-        target=target,
-        busy=device.info.busy,
-        state=state_of_device(device, seen_sec),
-        silent_sec=round(seen_sec, 3),
-        online=is_online(device, seen_sec),
     )
