@@ -71,9 +71,8 @@ class WorkloadCurve:
             old = zip(points[:middle:2], points[1:middle:2], strict=True)
             points = [_join(*pair) for pair in old] + points[middle:]
         trials = self.timed_trials + other.timed_trials
-        return replace(
-            self, points=tuple(points), timed_trials=trials, timed_sec=self.timed_sec + other.timed_sec
-        )
+        seconds = self.timed_sec + other.timed_sec
+        return replace(self, points=tuple(points), timed_trials=trials, timed_sec=seconds)
 
 
 def _join(first: WorkloadPoint, second: WorkloadPoint) -> WorkloadPoint:
