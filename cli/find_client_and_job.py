@@ -56,7 +56,7 @@ def open_source(url: str | None, api_key: str | None, data: Path | None = None) 
 
 @contextmanager
 def open_reader(url: str | None, api_key: str | None, data: Path | None = None) -> Iterator[Client]:
-    """Yield only the client that `source` provides."""
+    """Yield only the client of `open_source`."""
     with open_source(url, api_key, data) as origin:
         yield origin.api
 
