@@ -38,13 +38,9 @@ def check(
     shapes = dict(parse_input_shape(text) for text in input_shape or ())
     place = (data.expanduser() if data else Settings().data_dir).absolute()
     with checks.tvm_process(model) as graphs:
-        print_findings(
-            _check_machine_and_model(graphs, model, target, shapes, place, address),
-            as_json,
-            "failed",
-            "missing",
-            f"all is there; go on with   mallorn tune {model or 'model.onnx'}",
-        )
+        findings = _check_machine_and_model(graphs, model, target, shapes, place, address)
+        all_well = f"all is there; go on with   mallorn tune {model or 'model.onnx'}"
+        print_findings(findings, as_json, "failed", "missing", all_well)
 
 
 def _check_machine_and_model(

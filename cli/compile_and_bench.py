@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from mallorn.workers.whole_model.compiled_model import WholeModel
     from mallorn.workers.whole_model.interleaved_timing import FairRace
 
-
 T = TypeVar("T")
 MARK: Final = "Written by `mallorn compile`"
 TEMPLATES: Final = files("mallorn.cli") / "templates"

@@ -45,13 +45,8 @@ def doctor(
     fixes = _repair(config) if repair else ()
     is_elsewhere = address.url is not None and data is None and not config.data_dir.is_dir()
     checks = () if is_elsewhere else _check_directory(config, backup)
-    print_findings(
-        chain(fixes, checks, _check_running_parts(config, address)),
-        as_json,
-        "bad",
-        "warn",
-        "nothing is damaged",
-    )
+    findings = chain(fixes, checks, _check_running_parts(config, address))
+    print_findings(findings, as_json, "bad", "warn", "nothing is damaged")
 
 
 def _repair(config: Settings) -> Iterator[Finding]:

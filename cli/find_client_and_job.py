@@ -20,7 +20,6 @@ from mallorn.stack.data_directory import DataDir
 from mallorn.stack.read_only_coordinator import HERE, add_data_option_to_hints, data_option, serve_in_process
 from mallorn.wording.format_values import format_spent_trials
 
-HEALTHY: Final = {"status": "ok"}
 PROBE_SEC: Final = 2.0
 FIRST_STEP: Final = "mallorn tune model.onnx"
 
@@ -30,13 +29,8 @@ class ReadFrom:
     """A client that only reads; `still` is the data directory if no service runs on it."""
 
     api: Client
-    named: DataDir | None = None
+    data_option: str = ""  # names the same data directory to the next command; may be empty
     still: DataDir | None = None
-
-    @property
-    def data_option(self) -> str:
-        """Option that names the same data directory to the next command; may be empty."""
-        return data_option(self.named)
 
 
 @contextmanager
@@ -54,15 +48,15 @@ def open_source(url: str | None, api_key: str | None, data: Path | None = None) 
     with add_data_option_to_hints(directory):
         if stack:
             with Client(stack.url, api_key) as api:
-                yield ReadFrom(api, named=directory)
+                yield ReadFrom(api, data_option(directory))
             return
         with serve_in_process(directory) as transport, Client(HERE, api_key, transport) as api:
-            yield ReadFrom(api, named=directory, still=directory)
+            yield ReadFrom(api, data_option(directory), directory)
 
 
 @contextmanager
 def open_reader(url: str | None, api_key: str | None, data: Path | None = None) -> Iterator[Client]:
-    """Yield only the client that `source` provides."""
+    """Yield only the client of `open_source`."""
     with open_source(url, api_key, data) as origin:
         yield origin.api
 
@@ -106,4 +100,4 @@ def _answers(url: str) -> bool:
         return False
     except (httpx.TransportError, ValueError):
         return False
-    return isinstance(health, dict) and HEALTHY.items() <= health.items()
+    return isinstance(health, dict) and health.get("status") == "ok"

@@ -172,8 +172,7 @@ def check_cuda(is_gpu_elsewhere: bool) -> Iterator[Finding]:
 def check_model_import(
     graphs: "ModelCompiler", file: Path, shapes: dict[str, list[int]], target: Target
 ) -> str:
-    """Return a text on a model's inputs, or on the part of it that can be compiled. Raises
-    InvalidModel if none can."""
+    """Describe a model's inputs, or its part that compiles. Raises InvalidModel if none does."""
     try:
         report = graphs.read_signature(str(file.absolute()), shapes)
     except InvalidModel:

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -100,18 +100,10 @@ class RoundsSoFar:
         self._settled = -1
 
 
-class LiveView(Protocol):
-    """A view that is given a job's status repeatedly, and is drawn again in between."""
-
-    def show(self, job: JobStatus) -> None: ...
-
-    def render(self) -> RenderableType: ...
-
-
 class WholeView:
     """A progress bar with the best-so-far curve and the table of tasks below it."""
 
-    def __init__(self, job: Job, console: Console, bar: LiveView) -> None:
+    def __init__(self, job: Job, console: Console, bar: "BarView") -> None:
         self._job = job
         self._console = console
         self._bar = bar
@@ -167,7 +159,7 @@ def show_until_ended(
         say = partial(console.print, markup=False, soft_wrap=True)
         return _until_final(job, _print_messages_once(LineView(say).show, console, first), check_runs)
     bar = BarView(job, console)
-    view: LiveView = WholeView(job, console, bar) if verbose else bar
+    view: BarView | WholeView = WholeView(job, console, bar) if verbose else bar
     with Live(view.render(), console=console, refresh_per_second=4, get_renderable=view.render):
         return _until_final(job, _print_messages_once(view.show, console, first), check_runs)
 

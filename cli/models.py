@@ -56,11 +56,8 @@ def rm_models(
 ) -> None:
     """Delete uploaded models that no job refers to."""
     with output.client(*place) as api:
-        output.confirm_or_exit(
-            f"Delete {', '.join(models)}?",
-            f"mallorn models rm {' '.join(models)} --yes{place.data_option}",
-            yes,
-        )
+        command = f"mallorn models rm {' '.join(models)} --yes{place.data_option}"
+        output.confirm_or_exit(f"Delete {', '.join(models)}?", command, yes)
         for model in models:
             api.delete_model(model)
             output.print_note(f"deleted {model}")

@@ -25,6 +25,9 @@ from mallorn.core.targets import CUDA, LOCAL, parse_target
 from mallorn.stack.supervised_process import DieWithParent
 from mallorn.stack.temporary_files import create_process_folder
 
+if TYPE_CHECKING:
+    from mallorn.workers.device.nvidia_driver import Gpu
+
 HostOption = Annotated[str, typer.Option(help="Address to bind: loopback, or one private interface by name.")]
 _PR_SET_DUMPABLE: Final = 4
 PORTS: Final = 100
@@ -142,10 +145,6 @@ def end_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
 
-if TYPE_CHECKING:
-    from mallorn.workers.device.nvidia_driver import Gpu
-
-
 def device(
     target: Annotated[
         str, typer.Option(help="`local` is this machine and `cuda` its GPU; or a JSON target.")
@@ -192,7 +191,7 @@ def device(
     set_up("device", config)
     print_note(f"device {device_name} measures for {device_target}")
     ports = range(port, port + PORTS)
-    # After `kept`, which may restart this program and so lose the lock on its folder.
+    # After `isolate_fleet_key`, which may restart this program and so lose the lock on its folder.
     with create_process_folder("device"):
         serve_device(
             config.tracker_address,

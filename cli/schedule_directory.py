@@ -21,7 +21,6 @@ from mallorn.stack.supervised_process import search_path
 if TYPE_CHECKING:
     from mallorn.workers.whole_model.compiled_model import WholeModel
 
-
 # Targets by the names of `mallorn compile --for`: what every CPU of that architecture runs.
 GENERIC: Final[dict[str, dict[str, object]]] = {
     "aarch64": {"kind": "llvm", "mtriple": "aarch64-linux-gnu"},

@@ -173,9 +173,8 @@ class Ending:
                 cause = f"the job could not be paused: {error.message}"
                 message = f"stopped following; {cause}. Follow it again with"
             print_note(f"\n{message}   {shlex.join(['mallorn', 'resume', job.id, *self.resume_options])}")
-            FirstExport(job, self.directory).announce_first_export(
-                job.status
-            )  # it may be new, or only partly fetched
+            # The export may be new, or only partly fetched.
+            FirstExport(job, self.directory).announce_first_export(job.status)
             if out_directory.holds_schedules_of(self.directory, job.id):
                 check = command_that_checks(self.directory, self.model)
                 print_note(f"{self.directory} holds a version that works. Check it with   {check}")

@@ -121,8 +121,7 @@ class DataDir:
 
     @property
     def socket_directory(self) -> Path:
-        """Private directory with a short path, since a unix socket's path is limited to
-        100 bytes."""
+        """Private directory with a short path: a unix socket's has at most 100 bytes."""
         name = hashlib.sha256(str(self.path.resolve()).encode()).hexdigest()[:12]
         base = tempfile.gettempdir() if len(tempfile.gettempdir()) < 60 else "/tmp"  # noqa: S108
         return Path(base) / f"mallorn-{os.getuid()}-{name}"
@@ -191,7 +190,7 @@ class DataDir:
 
     @contextmanager
     def hold_stack_lock(self) -> Iterator[Callable[[str], None]]:
-        """Lock the directory for one stack, and create `runtime`, until the block ends.
+        """Lock the directory for one stack until the block ends; create `socket_directory`.
 
         Yields a function that writes the stack's URL into the lock file, for other
         processes' errors. Raises DataDirInUse if it is locked, else InvalidRequest.
@@ -237,7 +236,7 @@ class DataDir:
             yield
 
     def has_users(self, patience_sec: float = 0.0) -> bool:
-        """Return whether any process holds `used()`; wait for short checks by others."""
+        """Return whether any process is in `hold_user_lock`; wait for short checks by others."""
         with self.users_file.open("r+") as file:
             return not _lock_with_timeout(file, patience_sec)
 

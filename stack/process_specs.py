@@ -14,16 +14,16 @@ from mallorn.core.installation import python_path
 from mallorn.core.queues import IMPORT, TUNING_QUEUES
 from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL, ROUNDS_PER_GPU, Target
-from mallorn.core.virtual_devices import file_settings
+from mallorn.core.virtual_devices import ANY_RECORDING
 from mallorn.stack.data_directory import DataDir
 from mallorn.stack.supervised_process import (
     ChildSpec,
     Probe,
-    make_device_probe,
-    make_http_probe,
-    make_redis_probe,
-    make_tracker_probe,
+    broker_answers,
+    has_registered_device,
+    http_answers,
     search_path,
+    tracker_answers,
 )
 from mallorn.stack.valkey import broker_url, valkey_command
 
@@ -76,7 +76,7 @@ def environment(layout: StackLayout, settings: Settings) -> dict[str, str]:
         "MALLORN_HOST": layout.host,
         "MALLORN_PORT": str(layout.port),
         "MALLORN_PLUGINS": ",".join(settings.plugins or [ANY] * is_private),
-        **file_settings(settings, is_private),
+        "MALLORN_RECORDINGS": settings.recordings or ANY_RECORDING * is_private,
         "MALLORN_SANDBOX": settings.sandbox_mode(asks_keys),
         "TMPDIR": str(layout.data.temporary_directory),
         HOST_FOLDER_VARIABLE: str(host_folder()),
@@ -96,9 +96,10 @@ class StackParts:
     def programs(self) -> list[ChildSpec]:
         """Return the processes that run as programs, not as forks of this one."""
         socket, address = self.layout.broker_socket, self.layout.tracker_address
-        tracks, measures = make_tracker_probe(address, self.key), make_device_probe(address, self.key)
+        tracks = partial(tracker_answers, address, self.key)
+        measures = partial(has_registered_device, address, self.key)
         return [
-            ChildSpec("broker", valkey_command(socket), make_redis_probe(socket)),
+            ChildSpec("broker", valkey_command(socket), partial(broker_answers, socket)),
             ChildSpec("tracker", mallorn_command("tracker"), tracks, env=self.env),
             # The device retries every second until the tracker answers.
             ChildSpec("device", self._device_command(LOCAL), measures, env=self.env),
@@ -106,7 +107,7 @@ class StackParts:
 
     def coordinator(self) -> ChildSpec:
         """Return the process of the coordinator, which serves users."""
-        return self._forked(COORDINATOR, make_http_probe(f"{self.layout.url}/healthz"), "serve")
+        return self._forked(COORDINATOR, partial(http_answers, f"{self.layout.url}/healthz"), "serve")
 
     def loader(self) -> ChildSpec:
         """Return a process that loads bundled rows and cost models into the database."""
@@ -128,7 +129,7 @@ class StackParts:
         return ChildSpec(
             f"device-{target.key}",
             self._device_command(target.text),
-            make_device_probe(self.layout.tracker_address, self.key, target),
+            partial(has_registered_device, self.layout.tracker_address, self.key, target),
             needs=("tracker",),
             env=self.env,
             essential=False,

@@ -121,8 +121,7 @@ def add_data_option_to_hints(directory: DataDir) -> Iterator[None]:
         raise
 
 
-def data_option(directory: DataDir | None) -> str:
-    """Return the option ` --data DIR`; empty for None and for the default directory."""
-    if directory is None or directory.path == Settings().data_dir.absolute():
-        return ""
-    return f" --data {directory.path}"
+def data_option(directory: DataDir) -> str:
+    """Return the option ` --data DIR`; empty for the default directory."""
+    is_default = directory.path == Settings().data_dir.absolute()
+    return "" if is_default else f" --data {directory.path}"

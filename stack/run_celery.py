@@ -50,8 +50,7 @@ class WakeForSignals(bootsteps.StartStopStep):  # type: ignore[misc]
 
 
 def _touch_ready_file(**_: Any) -> None:
-    path = os.environ.get(READY_FILE_VARIABLE)
-    if path:
+    if path := os.environ.get(READY_FILE_VARIABLE):
         Path(path).touch()
 
 

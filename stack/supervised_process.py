@@ -25,52 +25,49 @@ from mallorn.core.targets import Target
 
 Probe = Callable[[], bool]
 TIMEOUT_SEC = 2.0
+READY_FILE_VARIABLE: Final = "MALLORN_READY_FILE"
+MAX_LOG_BYTES = 16 * 1024**2
+_PR_SET_PDEATHSIG = 1
+# Loaded before any fork: between fork and exec, a child may only make system calls.
+_LIBC = ctypes.CDLL(None, use_errno=True)
 # Fields of /proc/self/stat after the program's name that hold addresses.
 _ARGUMENTS, _ARGUMENTS_END, _ENVIRONMENT_END = 45, 46, 48
 
 
-def make_http_probe(url: str) -> Probe:
-    """Return a probe that is True once a GET of the URL answers with status 200."""
+def http_answers(url: str) -> bool:
+    """Return whether a GET of the URL answers with status 200."""
     parts = urlsplit(url)
-
-    def is_ready() -> bool:
-        with closing(HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_SEC)) as connection:
-            try:
-                connection.request("GET", parts.path)
-                return connection.getresponse().status == HTTPStatus.OK
-            except (OSError, HTTPException):
-                return False
-
-    return is_ready
-
-
-def make_redis_probe(socket_path: Path) -> Probe:
-    """Return a probe that is True once the broker on a unix socket answers a PING."""
-
-    def is_ready() -> bool:
+    with closing(HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_SEC)) as connection:
         try:
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.settimeout(TIMEOUT_SEC)
-                connection.connect(str(socket_path))
-                connection.sendall(b"PING\r\n")
-                return connection.recv(16).startswith(b"+PONG")
-        except OSError:
+            connection.request("GET", parts.path)
+            return connection.getresponse().status == HTTPStatus.OK
+        except (OSError, HTTPException):
             return False
 
-    return is_ready
+
+def broker_answers(socket_path: Path) -> bool:
+    """Return whether the broker on a unix socket answers a PING."""
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(TIMEOUT_SEC)
+            connection.connect(str(socket_path))
+            connection.sendall(b"PING\r\n")
+            return connection.recv(16).startswith(b"+PONG")
+    except OSError:
+        return False
 
 
-def make_device_probe(tracker: tuple[str, int], fleet: FleetKey, target: Target | None = None) -> Probe:
-    """Return a probe that is True once a device, for `target` if given, is registered."""
+def has_registered_device(tracker: tuple[str, int], fleet: FleetKey, target: Target | None = None) -> bool:
+    """Return whether a device, for `target` if given, is registered at the tracker."""
     from mallorn.workers.device.tracker_client import tracker_key
 
     server_key = f"server:{tracker_key(target)}" if target else None
-    return lambda: any(server_key in (None, key) for key in _fetch_registered_keys(tracker, fleet) or ())
+    return any(server_key in (None, key) for key in _fetch_registered_keys(tracker, fleet) or ())
 
 
-def make_tracker_probe(tracker: tuple[str, int], fleet: FleetKey) -> Probe:
-    """Return a probe that is True once the tracker answers a request for its summary."""
-    return lambda: _fetch_registered_keys(tracker, fleet) is not None
+def tracker_answers(tracker: tuple[str, int], fleet: FleetKey) -> bool:
+    """Return whether the tracker answers a request for its summary."""
+    return _fetch_registered_keys(tracker, fleet) is not None
 
 
 def _fetch_registered_keys(address: tuple[str, int], fleet: FleetKey) -> list[str] | None:
@@ -120,8 +117,7 @@ class ForkedPart:
 
 
 def _show_command_line(command: Sequence[str]) -> None:
-    """Show `command` in `ps`: write it over this process's arguments and, if longer,
-    environment."""
+    """Show `command` in `ps`: write it over this process's arguments and environment."""
     for name, value in os.environ.items():
         os.environ[name] = value  # makes the C library store a copy elsewhere
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
@@ -131,19 +127,6 @@ def _show_command_line(command: Sequence[str]) -> None:
     text = text.ljust(end - start, b"\0") if len(text) <= end - start else b" ".join(words) + b"\0"
     if 0 < start < start + len(text) <= last:
         ctypes.memmove(start, text, len(text))
-
-
-READY_FILE_VARIABLE: Final = "MALLORN_READY_FILE"
-
-
-MAX_LOG_BYTES = 16 * 1024**2
-
-
-_PR_SET_PDEATHSIG = 1
-
-
-# Loaded before any fork: between fork and exec, a child may only make system calls.
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
@@ -228,13 +211,10 @@ class SupervisedChild:
 
     def wait_for_exit(self, timeout_sec: float) -> bool:
         """Wait for the process to exit; return False if it still runs after `timeout_sec`."""
-        if self._process is None:
-            return True
-        try:
-            self._process.wait(timeout_sec)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+        if self._process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout_sec)
+        return not self.is_running
 
     def last_lines(self, count: int = 12) -> list[str]:
         """Return the last `count` lines of the log; empty if there is no log."""

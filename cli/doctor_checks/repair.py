@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 from fsspec.implementations.local import LocalFileSystem
 
@@ -25,19 +24,12 @@ from mallorn.db.session import Database
 from mallorn.stack.data_directory import DataDir
 from mallorn.stack.temporary_files import find_abandoned_folders, remove_abandoned_folders
 
-DAMAGED: Final = "damaged"
-
 
 @dataclass(frozen=True, slots=True)
 class FileQuarantine:
     """Folder to which a repair moves damaged files; created when the first one comes."""
 
     folder: Path
-
-    @classmethod
-    def of(cls, data: Path) -> "FileQuarantine":
-        """Return a new quarantine folder in a data directory."""
-        return cls(data / DAMAGED / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}")
 
     def move_file(self, uri: str) -> Path:
         """Move a file of the artifact store to the folder. Raises StorageFull if that fails."""
@@ -76,7 +68,8 @@ def _cannot(path: str, error: OSError) -> StorageFull:
 
 def repair_all(config: Settings) -> Iterator[Finding]:
     """Make all repairs and yield a finding for each; stop after the first that fails."""
-    aside = FileQuarantine.of(config.data_dir.absolute())
+    damaged = config.data_dir.absolute() / "damaged"
+    aside = FileQuarantine(damaged / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}")
     try:
         for words in _iterate_repairs(config, aside):
             yield Finding("repaired", True, words)

@@ -9,7 +9,7 @@ from mallorn.core.fleet_key import FleetKey
 from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS
 from mallorn.core.values.fleet import AT_WORK, WorkerState, find_unshared_locks
 from mallorn.stack.data_directory import StackInfo
-from mallorn.stack.supervised_process import make_tracker_probe
+from mallorn.stack.supervised_process import tracker_answers
 
 
 def check_readiness(api: Client) -> str:
@@ -60,7 +60,7 @@ def check_build_locks(api: Client) -> str:
 
 def check_tracker(info: StackInfo, key: FleetKey) -> str:
     """Raise Unavailable if the tracker of the service here does not answer with `key`."""
-    if not make_tracker_probe(host_and_port(info.tracker), key)():
+    if not tracker_answers(host_and_port(info.tracker), key):
         raise Unavailable(f"the tracker at {info.tracker} does not answer", hint="read logs/tracker.log")
     return f"{info.tracker} answers"
 

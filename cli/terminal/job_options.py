@@ -50,8 +50,6 @@ DynamicOption = Annotated[
 OnlyOption = Annotated[
     list[str] | None, typer.Option("--only", metavar="PATTERN", help=f"{option_help('only')} Repeatable.")
 ]
-
-
 InputsOption = Annotated[
     Path | None,
     typer.Option(

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from mallorn.client.coordinator_client import Client
 
-
 T = TypeVar("T")
 PIPE_WIDTH: Final = 1000  # keeps each row on one line for programs that read them
 JsonOption = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]

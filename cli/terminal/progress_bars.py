@@ -1,7 +1,7 @@
 """Progress bars on stderr; they print nothing if stderr is not a terminal."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.progress import (
@@ -23,23 +23,14 @@ from mallorn.core.errors import InvalidRequest
 Advance = Callable[[int, int], None]
 
 
-def bar(words: str) -> AbstractContextManager[Advance]:
-    """Show a bar while the block runs; without a total it has no percentage."""
-    return _shown(words, TaskProgressColumn(), TimeRemainingColumn())
-
-
-def bytes_bar(words: str) -> AbstractContextManager[Advance]:
-    """Show a bar of transferred bytes and their rate while the block runs."""
-    return _shown(words, DownloadColumn(), TransferSpeedColumn())
-
-
 @contextmanager
-def _shown(words: str, *columns: ProgressColumn) -> Iterator[Advance]:
+def bar(words: str, *columns: ProgressColumn) -> Iterator[Advance]:
+    """Show a bar while the block runs, with these columns or else a percentage."""
     console = stderr()
     with Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        *columns,
+        *(columns or (TaskProgressColumn(), TimeRemainingColumn())),
         console=console,
         transient=True,
         disable=not console.is_terminal,
@@ -55,5 +46,5 @@ def upload_with_bar(api: Client, model: str, inputs: Path | None = None) -> str:
         if inputs is not None:
             raise InvalidRequest("--inputs is uploaded with a model's file", hint="give the file, not the id")
         return model
-    with bytes_bar("uploading") as advance:
+    with bar("uploading", DownloadColumn(), TransferSpeedColumn()) as advance:
         return api.upload(model, advance, inputs=inputs).id

@@ -21,7 +21,7 @@ from mallorn.core.values.finish_report import FinishReport, StoredLibrary
 from mallorn.core.values.job import JobProgress, JobStatus, TaskStatus
 from mallorn.core.values.manifest import LIBRARY, MANIFEST, read_manifest
 from mallorn.core.values.verdict import Verdict
-from mallorn.report.notebook_card import card, watch
+from mallorn.report.notebook_card import card, in_notebook
 from mallorn.results.best_so_far_curve import curve
 from mallorn.results.decision_summary import add_total_latencies
 
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 LOOK_SEC: Final = 1.0  # least seconds between two refreshes, however many events arrive
 ROUNDS_A_PAGE: Final = 500
 RECORDS_A_PAGE: Final = 500
-
-
+UPDATE_SEC: Final = 2.0  # pause between two updates of a notebook's card
 Progress = Callable[[JobStatus], None]
 
 
@@ -126,7 +125,14 @@ class Job:
         Interrupting the cell does not stop the job. Raises InvalidRequest outside a
         notebook.
         """
-        watch(self)
+        if not in_notebook():
+            raise InvalidRequest("the job can be shown only in a notebook", hint="job.wait()")
+        from IPython.display import HTML, display
+
+        handle = display(HTML(self._repr_html_()), display_id=True)
+        while not (self.is_stuck or self.status.state.is_final):
+            time.sleep(UPDATE_SEC)
+            handle.update(HTML(self._repr_html_()))
         return self
 
     def wait(self, timeout_sec: float | None = None, progress: Progress | None = None) -> Self:

@@ -20,7 +20,7 @@ from mallorn.core.version import API
 from mallorn.stack.data_directory import LOCK_PATIENCE_SEC, DataDir, StackInfo
 from mallorn.stack.process_specs import mallorn_command
 from mallorn.stack.read_only_coordinator import DataDirTransport, add_data_option_to_hints
-from mallorn.stack.supervised_process import make_http_probe
+from mallorn.stack.supervised_process import http_answers
 
 START_TIMEOUT_SEC: Final = 360.0  # longer than any part of a stack may take
 STOP_TIMEOUT_SEC: Final = 90.0
@@ -156,15 +156,12 @@ class Starter:
             self._process = None  # another command started a stack first: use that
 
     def wait_until_ready(self) -> StackInfo:
-        """Return the service once it answers; start it first if none runs.
-
-        Raises Unavailable if it does not answer in time.
-        """
+        """Return the service once it answers, started if none runs. Raises Unavailable if late."""
         deadline = time.monotonic() + START_TIMEOUT_SEC
         try:
             while time.monotonic() < deadline:
                 info = self._directory.read_running_stack()
-                if info is not None and make_http_probe(f"{info.url}{API}/healthz")():
+                if info is not None and http_answers(f"{info.url}{API}/healthz"):
                     return info
                 self.start_unless_running()
                 time.sleep(POLL_SEC)

@@ -32,16 +32,14 @@ def to_onnx(model: Any, file: str | Path, example_inputs: Any = None, dynamic_sh
     torch, tvm = sys.modules.get("torch"), sys.modules.get("tvm")
     if torch is not None and isinstance(model, torch.nn.Module):
         _export_torch(model, example_inputs, dynamic_shapes, Path(file))
-        return Path(file)
-    if tvm is not None and isinstance(model, tvm.IRModule | tvm.tirx.PrimFunc):
+    elif tvm is not None and isinstance(model, tvm.IRModule | tvm.tirx.PrimFunc):
         module = model if isinstance(model, tvm.IRModule) else tvm.IRModule({"main": model})
         _write_tvm(tvm.ir.save_json(module), Path(file))
-        return Path(file)
-    convert = CONVERTERS.get(Path(model).suffix.lower())
-    if convert is None:
+    elif convert := CONVERTERS.get(Path(model).suffix.lower()):
+        convert(find_model_file(model), Path(file))
+    else:
         message = f"{str(model)!r} is neither a torch module nor a {', '.join(CONVERTERS)} file"
         raise InvalidModel(message, hint="an ONNX file needs no conversion")
-    convert(find_model_file(model), Path(file))
     return Path(file)
 
 

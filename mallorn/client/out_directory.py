@@ -75,8 +75,7 @@ def check_job(directory: Path, job: Job, force: bool) -> None:
 
 
 def model_id_of(file: Path, inputs: Path | None = None) -> str:
-    """Return the id that the coordinator gives a model, or one with inputs for checks: the
-    SHA-256 of the uploaded bytes."""
+    """Return the id of a model, or of one with inputs for checks: the upload's SHA-256."""
     return ModelUpload.of(file, inputs).compute_id()
 
 

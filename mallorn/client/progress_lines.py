@@ -33,9 +33,8 @@ def completed_share(job: JobStatus) -> float:
     if job.state.is_final:
         return 1.0
     if job.minutes is None or job.trials is not None:
-        return (
-            min(1.0, job.progress.trials / max(1, job.expected_trials or 0)) if job.expected_trials else 0.0
-        )
+        expected = job.expected_trials
+        return min(1.0, job.progress.trials / expected) if expected else 0.0
     return min(1.0, max(0.0, (time.time() - job.created_at) / (60 * job.minutes)))
 
 

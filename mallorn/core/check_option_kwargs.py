@@ -75,15 +75,15 @@ def check_option_kwargs(options: OptionKwargs) -> None:
         raise InvalidRequest(f"the option {name}: {first['msg']}", hint="mallorn tune --help") from None
 
 
-def check_options(options: JobOptions) -> None:
+def check_options(options: JobOptions, trials: int | None = None, minutes: float | None = None) -> None:
     """Raise InvalidRequest if options contradict, or name something not registered."""
     for seam in sorted(REGISTRY.keys() & JobOptions.model_fields.keys()):
         check_name(seam, getattr(options, seam))
     check_measurer_options(options)
-    check_mode(options)
+    _check_mode(options, trials, minutes)
 
 
-def check_mode(options: JobOptions, trials: int | None = None, minutes: float | None = None) -> None:
+def _check_mode(options: JobOptions, trials: int | None, minutes: float | None) -> None:
     """Raise InvalidRequest if the job's mode measures nothing but an option needs that."""
     if options.needs_measurements:
         return

@@ -54,8 +54,6 @@ SizeRange = Annotated[
     Field(min_length=2, max_length=2),
     AfterValidator(_check_ascending),
 ]
-
-
 Name = Annotated[str, Field(max_length=200)]
 
 

@@ -42,14 +42,12 @@ QUEUES: Final = {task: queue for queue, tasks in _TASKS_BY_QUEUE.items() for tas
 
 
 def capability(toolchain: str, builder: str = "") -> str:
-    """Return what a worker must be able to do that builds with a toolchain; with
-    `builder`, such a worker must have this builder."""
+    """Return the name of the ability to build with a toolchain and, if given, a builder."""
     return f"{toolchain}.{builder}" if builder else toolchain
 
 
 def queue_of_work(capability: str) -> str:
-    """Return the queue whose messages wake workers with a capability (or, for IMPORT,
-    importers)."""
+    """Return the queue that wakes workers with a capability or, for IMPORT, importers."""
     return f"work.{capability}"
 
 

@@ -7,17 +7,9 @@ from mallorn.core.targets import Target
 
 # Prefixes of LLVM's names of x86 processors with 512-bit vectors; others have 256 or fewer.
 WIDE: Final = (
-    *(
-        "x86-64-v4",
-        "skylake-avx512",
-        "skx",
-        "cannonlake",
-        "cascadelake",
-        "cooperlake",
-        "icelake",
-        "tigerlake",
-    ),
-    *("rocketlake", "sapphirerapids", "emeraldrapids", "graniterapids", "diamondrapids", "knl", "knm"),
+    *("x86-64-v4", "skylake-avx512", "skx", "cannonlake", "cascadelake", "cooperlake"),
+    *("icelake", "tigerlake", "rocketlake", "sapphirerapids", "emeraldrapids"),
+    *("graniterapids", "diamondrapids", "knl", "knm"),
     *("znver4", "znver5", "znver6"),
 )
 

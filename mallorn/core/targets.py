@@ -124,8 +124,7 @@ class Target:
 
     @property
     def toolchain(self) -> str:
-        """The tools that build for it: `cuda`, an instruction set, or NATIVE for the
-        builder's own."""
+        """Tools that build for it: `cuda`, an instruction set, or NATIVE for the builder's."""
         if self.is_gpu:
             return self.kind
         instruction_set = self.attrs.get("mtriple", "").partition("-")[0]

@@ -73,11 +73,6 @@ def check_device_seconds(options: JobOptions, settings: Settings, asks_keys: boo
         raise InvalidRequest(message, hint="lower it, or ask the operator: MALLORN_SIMULATED_DEVICE_SEC")
 
 
-def file_settings(settings: Settings, is_private: bool) -> dict[str, str]:
-    """Return the variable of files that jobs may read; default: any on a private service."""
-    return {"MALLORN_RECORDINGS": settings.recordings or (ANY_RECORDING if is_private else "")}
-
-
 def recording_place(options: JobOptions, recordings: str) -> str:
     """Return the path or URL of the recording that the options name.
 

@@ -1,10 +1,8 @@
 """A job's card for notebooks: state, curve and heaviest tasks, updated while the job runs."""
 
-import time
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
-from mallorn.core.errors import InvalidRequest
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.core.values.verdict import Verdict
@@ -23,7 +21,6 @@ from mallorn.wording.format_values import (
 )
 
 SHOWN: Final = 8
-UPDATE_SEC: Final = 2.0
 
 
 def verdict(judged: Verdict | None) -> Html | None:
@@ -72,18 +69,6 @@ def card(job: JobStatus, tasks: Sequence[TaskStatus], rounds: Sequence[RoundStat
     )
 
 
-class Card(Protocol):
-    """An object whose HTML is up to date at each call, such as `mallorn.Job`."""
-
-    @property
-    def status(self) -> JobStatus: ...
-
-    @property
-    def is_stuck(self) -> bool: ...
-
-    def _repr_html_(self) -> str: ...
-
-
 def in_notebook() -> bool:
     """Return whether this Python runs in a notebook kernel such as Jupyter's."""
     try:
@@ -92,18 +77,3 @@ def in_notebook() -> bool:
         return False
     shell = get_ipython()
     return shell is not None and getattr(shell, "kernel", None) is not None
-
-
-def watch(job: Card) -> None:
-    """Show a job's card below the cell and update it in place until the job ends.
-
-    Raises InvalidRequest outside a notebook.
-    """
-    if not in_notebook():
-        raise InvalidRequest("the job can be shown only in a notebook", hint="job.wait()")
-    from IPython.display import HTML, display
-
-    handle = display(HTML(job._repr_html_()), display_id=True)
-    while not (job.is_stuck or job.status.state.is_final):
-        time.sleep(UPDATE_SEC)
-        handle.update(HTML(job._repr_html_()))

@@ -70,12 +70,12 @@ def find_fastest_job(jobs: Sequence[JobResult]) -> Judgement:
     else:
         interval, runner_up = first.interval_us, second.interval_us
         is_close = interval is not None and runner_up is not None and runner_up[0] <= interval[1]
+    note = ""
     if is_close:
-        words, note = f"{first.id} and {second.id} are too close to tell", ""
+        words = f"{first.id} and {second.id} are too close to tell"
     else:
         ratio = format_speed_ratio(second_time_us / first_time_us)
         words = f"{first.id} is the fastest, {ratio} than {second.id}"
-        note = ""
         first_us = _latency_by_criterion(first, other_criterion)
         second_us = _latency_by_criterion(second, other_criterion)
         if first_us is not None and second_us is not None and first_us > second_us:

@@ -60,7 +60,7 @@ def file_name(name: str, ending: str) -> str:
 
 
 def insert_option(hint: str, option: str) -> str:
-    """Insert `words` (such as a `--data` option) after a hint's command if it accepts them."""
+    """Insert an option such as `--data` after a hint's command if it accepts them."""
     command, gap, remark = hint.partition("   ")
     subcommand = command.split()[:2]
     takes_data = subcommand[:1] == ["mallorn"] and subcommand[-1] in TAKE_DATA

@@ -3,11 +3,11 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cached_property
+from operator import attrgetter
 from typing import Final
 
 from fastapi import APIRouter, Depends, FastAPI, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.routing import APIRoute
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp
 
@@ -83,11 +83,6 @@ class Coordinator(FastAPI):
         return RequestIds(super().build_middleware_stack())
 
 
-def operation_id(route: APIRoute) -> str:
-    """Return the name of the route's function, which is the operation's stable id."""
-    return route.name
-
-
 def create_app(settings: Settings) -> FastAPI:
     """Return the ASGI app. Raises InvalidRequest for an empty or malformed allow-list."""
     provider = Provider.of(settings)
@@ -96,7 +91,7 @@ def create_app(settings: Settings) -> FastAPI:
         title="Mallorn",
         version=VERSION,
         summary=SUMMARY,
-        generate_unique_id_function=operation_id,
+        generate_unique_id_function=attrgetter("name"),  # the function's: a stable id
         servers=[{"url": "../.."}],  # relative to the document's URL, which may have a proxy's prefix
         lifespan=_lifespan,
         docs_url=None,

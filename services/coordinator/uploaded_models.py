@@ -17,7 +17,7 @@ from mallorn.services import artifact_removal
 from mallorn.services.coordinator.web.app_parts import AppParts, PartsDep
 from mallorn.services.coordinator.web.artifact_store import Upload
 from mallorn.services.coordinator.web.caller_dependencies import FewAtOnce, OwnerDep
-from mallorn.services.coordinator.web.quotas import AGAIN_SEC, check_storage
+from mallorn.services.coordinator.web.quotas import check_storage
 from mallorn.services.coordinator.web.response_types import BYTES, CursorQuery, LimitQuery, PageOut
 
 router = APIRouter(prefix="/models", tags=["models"])
@@ -145,9 +145,7 @@ async def upload_part(
     total_bytes = sum(sum(folder.values()) for folder in sizes.values())
     if total_bytes >= limit_bytes or (quota and len(sizes.keys() | {digest}) > quota):
         amount = f"{quota or 'any number of'} unfinished uploads of {limit_bytes:,} bytes"
-        raise TooMany(
-            f"{owner} may have {amount}", hint="finish one; after a day they are deleted", retry_sec=AGAIN_SEC
-        )
+        raise TooMany(f"{owner} may have {amount}", hint="finish one; after a day they are deleted")
     part = parts.store.upload(PART_BYTES)
 
     def store_part() -> None:

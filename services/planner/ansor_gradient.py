@@ -22,9 +22,9 @@ class Gradient(Policy):
 
     def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> TaskChoice:
         task = steepest([arm.task for arm in select_lagging_arms(arms)])
-        return TaskChoice(
-            task, gradient_us(task), describe_gradient(task), {"gradient_us": round(gradient_us(task), 3)}
-        )
+        gain_us = gradient_us(task)
+        figures = {"gradient_us": round(gain_us, 3)}
+        return TaskChoice(task, gain_us, describe_gradient(task), figures)
 
 
 def steepest(tasks: Sequence[TaskView]) -> TaskView:

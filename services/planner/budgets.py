@@ -147,20 +147,13 @@ class ExpectedGain:
             return None
         won_us = sum(self.gains_us[: trials // self.size])
         end_us = max(self.total_us - won_us, self.limit_us or 0.0)
-        return Outlook.model_validate(
-            {
-                "current_us": self.total_us,
-                "limit_us": self.limit_us,
-                "expected_us": end_us,
-                "gain": self.gain_share_after(),
-                "trials": trials,
-            }
+        return Outlook(
+            current_us=self.total_us,
+            limit_us=self.limit_us,
+            expected_us=end_us,
+            gain=self.gain_share_after(),
+            trials=trials,
         )
-
-
-def is_worth_continuing(expected: ExpectedGain) -> bool:
-    """Return whether the next LOOK_AHEAD trials are expected to save the share WORTH."""
-    return expected.gain_share_after() >= WORTH
 
 
 def has_enough_results(task: TaskView, forecast: Forecast, total_us: float) -> bool:

@@ -108,10 +108,10 @@ class _Posterior:
 def _posterior(weight: Array, level: Array, fall: Array, prior: CurvePrior) -> _Posterior:
     precision, prior_precision = _NOISE**-2.0, prior.drop_sd**-2.0
     a = weight.sum() * precision + START_SD**-2.0
-    b = _column(fall @ weight) * precision
-    d = _column(fall**2 @ weight) * precision + prior_precision
+    b = (fall @ weight)[:, None] * precision
+    d = (fall**2 @ weight)[:, None] * precision + prior_precision
     right_start = (level @ weight) * precision
-    right_drop = _column(fall @ (weight * level)) * precision + prior_precision * prior.drop
+    right_drop = (fall @ (weight * level))[:, None] * precision + prior_precision * prior.drop
     determinant = a * d - b * b
     start = (d * right_start - b * right_drop) / determinant
     drop = (a * right_drop - b * right_start) / determinant
@@ -147,7 +147,3 @@ def _predict_next_best(posterior: _Posterior, fall: Array, origin: float) -> Nex
 def _moments(share: Array, mean: Array, var: Array | float = 0.0) -> tuple[float, float]:
     centre = float((share * mean).sum())
     return centre, float((share * ((mean - centre) ** 2 + var)).sum())
-
-
-def _column(values: Array) -> Array:
-    return values[:, None]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from mallorn.core.registry import resolve
 from mallorn.core.values.decision_log import PlannedRound
-from mallorn.core.values.expected_gain import Outlook
+from mallorn.core.values.expected_gain import WORTH, Outlook
 from mallorn.services.planner import budgets
 from mallorn.services.planner.eligible_tasks import (
     first_visit,
@@ -143,7 +143,7 @@ class _Decision:
         have too few results.
         """
         left = [i for i, words in enumerate(self._retired) if not words]
-        if not self._job.has_auto_budget or budgets.is_worth_continuing(self._prospects):
+        if not self._job.has_auto_budget or self._prospects.gain_share_after() >= WORTH:
             return left
         return self._positions_needing_results(left)
 

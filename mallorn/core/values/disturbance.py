@@ -69,7 +69,7 @@ class Disturbance(Value):
 
     @property
     def past_description(self) -> str:
-        """The text of `words` in the past tense, for a finished job."""
+        """The text of `description` in the past tense, for a finished job."""
         return self._sentence("used", "held", "were", "took")
 
     @property

@@ -60,13 +60,9 @@ class WorkloadCurve:
             for row in closed_rounds
             if row.trials and not row.elsewhere
         ]
-        return self.joined(
-            WorkloadCurve(
-                tuple(points),
-                sum(row.trials for row in timed),
-                sum(row.wall_sec or 0.0 for row in timed),
-            )
-        )
+        timed_trials = sum(row.trials for row in timed)
+        timed_sec = sum(row.wall_sec or 0.0 for row in timed)
+        return self.joined(WorkloadCurve(tuple(points), timed_trials, timed_sec))
 
     def joined(self, other: "WorkloadCurve") -> Self:
         """Return one curve of the rounds of both, with at most MOST_POINTS points."""
@@ -76,9 +72,8 @@ class WorkloadCurve:
             old = zip(points[:middle:2], points[1:middle:2], strict=True)
             points = [_join(*pair) for pair in old] + points[middle:]
         trials = self.timed_trials + other.timed_trials
-        return replace(
-            self, points=tuple(points), timed_trials=trials, timed_sec=self.timed_sec + other.timed_sec
-        )
+        seconds = self.timed_sec + other.timed_sec
+        return replace(self, points=tuple(points), timed_trials=trials, timed_sec=seconds)
 
 
 def _join(first: WorkloadPoint, second: WorkloadPoint) -> WorkloadPoint:

@@ -33,8 +33,14 @@ from mallorn.services.coordinator.web.authenticator import required_scopes_extra
 from mallorn.services.coordinator.web.caller_dependencies import OwnerDep
 from mallorn.services.coordinator.web.response_types import ListOut
 
+router = APIRouter(tags=["fleet"])
 ONLINE_SEC: Final = 60.0
 SILENT_SEC: Final = 30.0
+# A worker's id names one process, so workers not seen for a day will not return.
+KEEP_SEC: Final = 24 * 3600.0
+MOST_ROWS: Final = 5000  # rounds, and stages, of an answer
+DAY_MINUTES: Final = 24 * 60
+SEES_FLEET: Final = required_scopes_extra(Scope.READ, Scope.DEVICE)
 
 
 def is_online(device: Device, seen_sec: float) -> bool:
@@ -98,22 +104,23 @@ def gpu_target(session: Session) -> Target:
     return Target(gpus[0])
 
 
-router = APIRouter(tags=["fleet"])
-# A worker's id names one process, so workers not seen for a day will not return.
-KEEP_SEC: Final = 24 * 3600.0
-MAX_ROUNDS: Final = 5000
-MAX_STAGES: Final = 5000
-DAY_MINUTES: Final = 24 * 60
-SEES_FLEET: Final = required_scopes_extra(Scope.READ, Scope.DEVICE)
-
-
 @router.get("/devices", openapi_extra=SEES_FLEET)
 def list_devices(parts: PartsDep) -> ListOut[DeviceStatus]:
     """List all known devices with their state and when each was last seen."""
     with parts.database.session() as session:
         now_sec, devices = read_clock(session), Devices(session).list()
         targets = Targets(session).texts(device.target_id for device in devices)
-        items = [_device(device, targets[device.target_id], now_sec) for device in devices]
+        items = [
+            DeviceStatus.from_row(
+                device,
+                target=targets[device.target_id],
+                busy=device.info.busy,
+                state=state_of_device(device, seen_sec := max(0.0, now_sec - device.last_seen)),
+                silent_sec=round(seen_sec, 3),
+                online=is_online(device, seen_sec),
+            )
+            for device in devices
+        ]
     return ListOut(items=sorted(items, key=lambda device: device.state is DeviceState.STOPPED))
 
 
@@ -155,27 +162,15 @@ def get_fleet_activity(
     """Show each worker's recent rounds and stages; count waiting rounds and active jobs."""
     with parts.database.session() as session:
         now_sec = read_clock(session)
-        rounds = Activity(session).rounds(owner, minutes * 60, MAX_ROUNDS)
-        stages = StageRuns(session).recent(owner, minutes * 60, MAX_STAGES)
+        rounds = Activity(session).rounds(owner, minutes * 60, MOST_ROWS)
+        stages = StageRuns(session).recent(owner, minutes * 60, MOST_ROWS)
         jobs = Activity(session).count_waiting()
     return FleetActivity(
         current_time=now_sec,
         since=now_sec - minutes * 60,
         rounds=rounds,
         stages=stages,
-        is_complete=len({row.round_id for row in rounds}) < MAX_ROUNDS and len(stages) < MAX_STAGES,
+        is_complete=max(len({row.round_id for row in rounds}), len(stages)) < MOST_ROWS,
         queued_rounds=jobs.pop("rounds"),
         jobs=jobs,
-    )
-
-
-def _device(device: Device, target: str, now_sec: float) -> DeviceStatus:
-    seen_sec = max(0.0, now_sec - device.last_seen)
-    return DeviceStatus.from_row(
-        device,
-        target=target,
-        busy=device.info.busy,
-        state=state_of_device(device, seen_sec),
-        silent_sec=round(seen_sec, 3),
-        online=is_online(device, seen_sec),
     )

@@ -8,7 +8,7 @@ from typing import Annotated, Final, get_args
 from fastapi import APIRouter, Header, Request, Response
 from sqlalchemy.orm import Session
 
-from mallorn.core.check_option_kwargs import check_mode, check_options
+from mallorn.core.check_option_kwargs import check_options
 from mallorn.core.check_plugin_classes import ANY, check_allowed_classes
 from mallorn.core.errors import MissingPackage
 from mallorn.core.installation import RESEARCH, pip_install_command
@@ -76,7 +76,7 @@ def create_or_find_job(
     NoDevice if no such device is online, MissingPackage if no worker can run the cost
     model, TooMany over a quota.
     """
-    check_options(request.options)
+    check_options(request.options, request.trials, request.minutes)
     asks_keys = parts.door.needs_credentials()
     check_files(request.options, parts.settings, asks_keys)
     check_device_seconds(request.options, parts.settings, asks_keys)
@@ -85,7 +85,6 @@ def create_or_find_job(
     if ANY in plugins and asks_keys:
         plugins = [plugin for plugin in plugins if plugin != ANY]
     check_allowed_classes(request.options, plugins)
-    check_mode(request.options, request.trials, request.minutes)
     with parts.database.transaction() as session:
         Models(session).lock_model(request.model_id)
         Usage(session).lock_owner_usage(owner)

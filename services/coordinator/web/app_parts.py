@@ -19,13 +19,7 @@ from mallorn.db.session import Database
 from mallorn.services.coordinator.web.artifact_store import Store
 from mallorn.services.coordinator.web.authenticator import Authenticator
 from mallorn.services.coordinator.web.event_poller import EventPoller
-from mallorn.services.coordinator.web.quotas import (
-    AGAIN_SEC,
-    MOST_AT_ONCE,
-    REMOVE_MODELS,
-    ConcurrentLimit,
-    RateLimit,
-)
+from mallorn.services.coordinator.web.quotas import MOST_AT_ONCE, REMOVE_MODELS, ConcurrentLimit, RateLimit
 
 CONNECT_TIMEOUT_SEC: Final = 2.0
 # Without these, kombu retries for ever while a request waits.
@@ -45,8 +39,7 @@ PATIENT_SEC: Final = 60.0
 
 
 class Waker:
-    """Sends Celery tasks to workers and control, which find their work without them, too,
-    but later."""
+    """Sends Celery tasks that wake workers and control; without them, work begins later."""
 
     def __init__(self, redis_url: str) -> None:
         self._celery = Celery("mallorn", set_as_current=False)
@@ -54,8 +47,7 @@ class Waker:
         self._celery.conf.broker_transport_options |= QUICK
 
     def wake_for_job(self, state: JobState, job_id: str, target: str) -> None:
-        """Wake whoever does what a job in this state, which was just put into it, waits
-        for."""
+        """Wake the process that goes on with a job which has just entered this state."""
         if state is JobState.TUNING:
             self.wake(queues.PLAN, job_id)
         elif state is JobState.FINISHING:
@@ -106,7 +98,7 @@ class AppParts:
         patient = Database(settings.database_url, answer_sec=PATIENT_SEC)
         store, waker = Store(settings.artifacts), Waker(settings.redis_url)
         door, rates = Authenticator(settings, database), RateLimit(settings.quota_requests)
-        arriving = ConcurrentLimit(settings.quota_model_bytes, "bytes of models", REMOVE_MODELS, AGAIN_SEC)
+        arriving = ConcurrentLimit(settings.quota_model_bytes, "bytes of models", REMOVE_MODELS, retry_sec=60)
         uploads = ConcurrentLimit(settings.quota_uploads, "running uploads")
         few = ConcurrentLimit(MOST_AT_ONCE, "slow requests")
         stopping = Event()

@@ -100,7 +100,7 @@ class Store:
 
 
 class _ArchiveBuffer:
-    """File that a zip archive is written to; `take` returns and forgets what was written."""
+    """File that a zip archive is written to; what was written is taken out piece by piece."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -110,10 +110,10 @@ class _ArchiveBuffer:
         return len(data)
 
     def flush(self) -> None:
-        """Do nothing: written bytes are immediately available from `take`."""
+        """Do nothing: written bytes are immediately available."""
 
     def close(self) -> None:
-        """Do nothing: the last bytes are still available from `take`."""
+        """Do nothing: the last bytes are still available."""
 
     def take_written_bytes(self) -> bytes:
         content, self._bytes = bytes(self._bytes), bytearray()

@@ -2,7 +2,7 @@
 
 Keys are set in the environment or stored in SQL. A route with a safe method needs the scope
 `read`, any other `submit`. Routes that change shared things declare
-`openapi_extra=needs(Scope.ADMIN)`, which adds the scope to the OpenAPI document.
+`openapi_extra=required_scopes_extra(Scope.ADMIN)`, which adds the scope to the OpenAPI document.
 """
 
 import hmac
@@ -28,7 +28,6 @@ from mallorn.db.session import Database, read_clock
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 SCOPES: Final = "x-scopes"  # key in the OpenAPI document
-LOCAL_OWNER: Final = "local"
 AGAIN_SEC: Final = 5.0
 MOST_KNOWN: Final = 10_000
 READMIT_HINT: Final = "ask an admin: mallorn owners readmit OWNER"
@@ -65,7 +64,7 @@ class Caller:
         )
 
 
-LOCAL: Final = Caller(LOCAL_OWNER)
+LOCAL: Final = Caller("local")
 
 
 def required_scopes_extra(*scopes: Scope) -> dict[str, Any]:

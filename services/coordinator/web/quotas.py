@@ -14,7 +14,6 @@ from mallorn.core.errors import TooMany
 from mallorn.core.settings import Settings
 from mallorn.db.repositories.access_control import Usage
 
-AGAIN_SEC: Final = 60
 MOST_AT_ONCE: Final = 4  # slow requests of an owner; 40 threads serve all requests
 REMOVE_MODELS: Final = "mallorn models rm MODEL"
 
@@ -24,16 +23,13 @@ def check_work_quotas(session: Session, settings: Settings, owner: str) -> None:
     usage, jobs, trials = Usage(session), settings.quota_jobs, settings.quota_trials
     if (targets := settings.quota_targets) and usage.count_targets(owner) > targets:
         message = f"{owner} may use {targets:,} targets, and this is another one"
-        raise TooMany(message, hint="name the target of an earlier job: mallorn jobs", retry_sec=AGAIN_SEC)
+        raise TooMany(message, hint="name the target of an earlier job: mallorn jobs")
     if jobs and (total := usage.count_active_jobs(owner)) > jobs:
         message = f"{owner} may have {jobs} active jobs, and this is number {total}"
-        raise TooMany(message, hint="wait until a job ends, or: mallorn jobs pause JOB", retry_sec=AGAIN_SEC)
+        raise TooMany(message, hint="wait until a job ends, or: mallorn jobs pause JOB")
     if trials and (total := usage.count_remaining_trials(owner)) > trials:
-        raise TooMany(
-            f"{owner} may have {trials:,} pending trials, not {total:,}",
-            hint="submit the job with fewer --trials, or wait until a job ends",
-            retry_sec=AGAIN_SEC,
-        )
+        message = f"{owner} may have {trials:,} pending trials, not {total:,}"
+        raise TooMany(message, hint="submit the job with fewer --trials, or wait until a job ends")
 
 
 def check_storage(session: Session, settings: Settings, owner: str) -> None:
@@ -41,7 +37,7 @@ def check_storage(session: Session, settings: Settings, owner: str) -> None:
     quota, total = settings.quota_model_bytes, Usage(session).model_bytes(owner)
     if quota and total > quota:
         message = f"{owner} may have {quota:,} bytes of models, not {total:,}"
-        raise TooMany(message, hint=REMOVE_MODELS, retry_sec=AGAIN_SEC)
+        raise TooMany(message, hint=REMOVE_MODELS)
 
 
 class ConcurrentLimit:

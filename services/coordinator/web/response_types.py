@@ -42,7 +42,6 @@ class ListOut(BaseModel, Generic[Item]):
 CursorQuery = Annotated[str | None, Query(description="`next_cursor` of the previous page.")]
 LimitQuery = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Maximum items per page.")]
 
-
 #: Typical values by the name of a parameter or field; other fields get their default.
 TYPICAL: Final[dict[str, JsonValue]] = {
     "action": "sign-out",

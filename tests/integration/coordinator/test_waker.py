@@ -13,7 +13,7 @@ from mallorn.core import queues
 from mallorn.core.errors import Unavailable
 from mallorn.core.states import JobState
 from mallorn.services.coordinator.web.app_parts import Waker
-from mallorn.stack.supervised_process import make_redis_probe
+from mallorn.stack.supervised_process import broker_answers
 from mallorn.stack.valkey import broker_url, valkey_command
 from tests.fixtures.coordinator import IMPORTERS, NATIVES, Start
 from tests.fixtures.waiting import wait_for
@@ -30,7 +30,7 @@ def socket() -> Iterator[Path]:
 def broker(socket: Path, *words: str) -> Iterator[None]:
     process = subprocess.Popen([*valkey_command(socket), *words], stdout=subprocess.DEVNULL)
     try:
-        wait_for(make_redis_probe(socket), "the broker")
+        wait_for(lambda: broker_answers(socket), "the broker")
         yield
     finally:
         process.kill()

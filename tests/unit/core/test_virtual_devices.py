@@ -10,7 +10,6 @@ from mallorn.core.targets import parse_target
 from mallorn.core.virtual_devices import (
     add_virtual_device,
     check_files,
-    file_settings,
     recording_place,
     remove_virtual_device,
 )
@@ -92,13 +91,3 @@ def test_a_service_with_api_keys_ignores_a_setting_that_allows_any_file() -> Non
     check_files(replay("/home/me/a.parquet"), settings, asks_keys=False)
     with pytest.raises(InvalidRequest, match="has not set MALLORN_RECORDINGS"):
         check_files(replay("/home/me/a.parquet"), settings, asks_keys=True)
-
-
-@pytest.mark.parametrize(
-    ("recordings", "is_private", "value"),
-    [("", True, "*"), ("", False, ""), ("/data", True, "/data"), ("/data", False, "/data")],
-)
-def test_jobs_of_a_private_service_read_any_file_unless_a_setting_names_a_folder(
-    recordings: str, is_private: bool, value: str
-) -> None:
-    assert file_settings(Settings(recordings=recordings), is_private) == {"MALLORN_RECORDINGS": value}

@@ -104,7 +104,7 @@ def _archive(name: str) -> bytes:
 
 @pytest.fixture(autouse=True)
 def quick(quick_retries: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("mallorn.report.notebook_card.UPDATE_SEC", 0.0)
+    monkeypatch.setattr("mallorn.client.job.UPDATE_SEC", 0.0)
     monkeypatch.delenv("MALLORN_URL", raising=False)
     settings.cache_clear()
     yield

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from mallorn.stack.supervised_process import make_redis_probe
+from mallorn.stack.supervised_process import broker_answers
 from mallorn.stack.valkey import unblock_waiting_clients, valkey_command
 from tests.fixtures.waiting import PATIENCE, wait_for
 
@@ -19,7 +19,7 @@ def test_a_client_that_waits_for_a_message_is_answered_at_once(
     socket, answers = Path("broker.sock"), list[object]()
     with subprocess.Popen(valkey_command(socket), stdout=subprocess.DEVNULL) as broker:
         try:
-            wait_for(make_redis_probe(socket), "the broker")
+            wait_for(lambda: broker_answers(socket), "the broker")
             with redis.Redis(unix_socket_path=str(socket)) as client:
                 waiting = threading.Thread(target=lambda: answers.append(client.brpop("queue", timeout=0)))
                 waiting.start()
