@@ -204,8 +204,7 @@ class DeviceServer:
                         break  # the other numbers may mean other files now
 
     def _kill_overdue_session(self) -> None:
-        """Kill the session at its deadline. A signal's handler: waiting for a tracker
-        delays no deadline."""
+        """Kill the session at its deadline; as a signal's handler, even while this waits."""
         if (running := self._running) is not None:
             # If it waits for its client, it is in no endless loop: the network stalled.
             is_unheard = is_waiting_on_descriptor(running.pid, running.connection.fileno())

@@ -43,9 +43,8 @@ def ask_in_fork(question: Callable[[], A]) -> A:
 
 
 def fork(work: Callable[[], object], *, new_session: bool = True) -> int:
-    """Run `work` in a child that dies with this process; its standard input is empty. Return
-    the child's pid. Unless it begins a new session, a signal to this process's group
-    reaches it, too."""
+    """Run `work` in a child that dies with this process and has empty input. Return its
+    pid. Without a new session, signals to this process's group reach the child, too."""
     parent_pid = os.getpid()
     pid = os.fork()
     if pid == 0:

@@ -226,8 +226,7 @@ class HostLock:
 
 
 def _lock_all(lock_fds: Sequence[int], operation: int, until_sec: float) -> bool:
-    """Lock files in this order; return False on timeout. Raises ShutdownRequested if asked
-    to stop."""
+    """Lock files in this order; return False on timeout. Raises ShutdownRequested."""
     for lock_fd in lock_fds:
         while not _try_lock(lock_fd, operation):
             STOP.raise_if_requested()

@@ -188,8 +188,7 @@ class ModelCompiler(Child):
 
     @method(limit_sec=3600.0)
     def extract(self, model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes) -> Extraction:
-        """Import a model, run the recipe's graph passes that precede tuning, and return all
-        its tasks."""
+        """Import a model, run the recipe's graph passes before tuning, and return all tasks."""
 
     @method(limit_sec=3600.0)
     def find_region(
@@ -303,8 +302,7 @@ class ModelCompiler(Child):
 
     @method(limit_sec=3600.0)
     def read_schedule_directory(self, directory: str, target: str) -> RestoredLog:
-        """Read all records of a schedule directory; those that cannot be rebuilt are in
-        `problems`."""
+        """Read a schedule directory's records; `problems` has those that cannot be rebuilt."""
 
     @method(limit_sec=1200.0)
     def read_metaschedule_log(self, directory: str, start: int, count: int) -> RestoredLog:

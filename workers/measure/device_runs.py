@@ -272,8 +272,7 @@ class TimingDriftDetector:
         yield from self._recheck_references()
 
     def _recheck_references(self) -> Iterator[MeasureResult]:
-        """Time both references again; if both changed, yield the results since as upper
-        bounds."""
+        """Time both references again; if both changed, yield later results as upper bounds."""
         results, self._unchecked = self._unchecked, []
         if not results or (share := self._drift_of(self._timing.fastest)) <= LARGEST_DRIFT:
             return

@@ -45,8 +45,7 @@ def propose_from_same_workload(session: Session, question: ZeroShotQuery) -> Ite
 def rank_trials_by_context(
     session: Session, question: ZeroShotQuery, workload_id: int, target_id: int, few: int = FEW
 ) -> Iterator[Timed]:
-    """Yield a workload's fastest trials from each measuring context (host, threads, code)
-    except the query's own.
+    """Yield a workload's fastest trials of each measuring context but the query's own.
 
     Times of two contexts are not comparable, so equally similar contexts take turns: the
     best trial of each, then the second best. Contexts with the query's host class, threads

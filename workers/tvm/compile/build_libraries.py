@@ -2,8 +2,7 @@
 
 Two costs of compilation that make no candidate faster are avoided:
 
-- Argument checks, most of a small kernel's code, are omitted: the runner makes valid
-  arguments.
+- Argument checks, most of a small kernel's code, are omitted: the runner passes valid ones.
 - LLVM's scheduler compares each memory access with up to 1,000 earlier ones in its block,
   which is most of the compile time of huge unrolled bodies. A limit of 200 gives nearly the
   same instruction order.
