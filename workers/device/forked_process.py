@@ -1,6 +1,5 @@
 """Processes that a device forks: to query TVM's runtime, and one for each session."""
 
-import ctypes
 import json
 import os
 import signal
@@ -11,9 +10,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from mallorn.core.errors import HostFault, MallornError
+from mallorn.workers.subprocesses.child_main import die_with_parent
 
 A = TypeVar("A")  # type of an answer; JSON can represent it
-_PR_SET_PDEATHSIG = 1
 
 
 def ask_in_fork(question: Callable[[], A]) -> A:
@@ -54,9 +53,7 @@ def fork(work: Callable[[], object], *, new_session: bool = True) -> int:
             for number in (signal.SIGTERM, signal.SIGALRM):
                 signal.signal(number, signal.SIG_DFL)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent_pid:  # the parent died before prctl
-                os._exit(1)
+            die_with_parent(parent_pid)
             work()
             os._exit(0)
         finally:
