@@ -121,7 +121,6 @@ class SessionMonitor:
             log.warning("a session printed: %s", quote_untrusted(line, None))
         if chunk and self._output_bytes <= OUTPUT_BYTES:
             return True
-        limit_kib = OUTPUT_BYTES >> 10
-        log.warning("a session printed more than %d KiB; the rest is discarded", limit_kib)
+        log.warning("a session printed more than %d KiB; the rest is discarded", OUTPUT_BYTES >> 10)
         self._output.close()
         return False
