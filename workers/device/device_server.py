@@ -62,8 +62,7 @@ class Registration:
         return self._tracker.fileno() if self._tracker is not None else None
 
     def renew_registration(self) -> None:
-        """Reconnect to the tracker if necessary. Offer the device again if a client got its
-        match key but never connected."""
+        """Reconnect if necessary; offer again if a client with the match key never connected."""
 
         def register_or_renew() -> None:
             if self._tracker is None:

@@ -46,8 +46,7 @@ class DeviceLink:
 
 
 class SessionMonitor:
-    """The device's end. `fault` is why the device must end the session, if anything; `cause`
-    is why the session says that it exits."""
+    """The device's end: `fault` is why it must end the session, `cause` why the session exits."""
 
     def __init__(self, log_path: Path | None, thread_cpus: Sequence[Collection[int]]) -> None:
         self.cause = self.fault = ""

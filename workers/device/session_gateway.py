@@ -152,8 +152,7 @@ class SessionGateway:
 def ask_for_session(
     gateway: socket.socket, tracker: Address, key: str, wait_sec: float, device_class: DeviceClass | None
 ) -> OpenSession:
-    """Ask the worker, from the runner, to open a session: wait for a free device and return
-    its session. Raises NoDevice or Unavailable."""
+    """Have the worker open a session with a free device. Raises NoDevice or Unavailable."""
     question = {"tracker": tracker, "key": key, "wait_sec": wait_sec, "like": device_class}
     by_port = not is_socket_given()
     gateway.sendall(json.dumps(question | {"by_port": by_port}).encode() + b"\n")

@@ -100,8 +100,7 @@ def find_deviating_devices(entries: Sequence[ContestEntry]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Winner:
-    """The candidate to export for a task, and rivals that are nearly as fast; the outputs
-    of rivals are not checked yet."""
+    """The candidate to export for a task, and rivals, not yet checked, that are nearly as fast."""
 
     contest: Contest
     slot: int

@@ -193,8 +193,7 @@ class HostLock:
                 cores.unlock()
 
     def lock_shared(self, host_fd: int) -> None:
-        """Take the shared lock as soon as no process is alone or waits to be; on timeout,
-        log a warning and go on without it."""
+        """Lock as soon as no process is alone or waits to be; on timeout, go on with a warning."""
         with self._open("gate") as gate_fd:
             until_sec = time.monotonic() + self.shared_patience_sec
             if not _lock_all((gate_fd, host_fd), fcntl.LOCK_SH, until_sec):

@@ -84,8 +84,7 @@ class PassReport:
 
 @dataclass(frozen=True, slots=True)
 class RecipeReport:
-    """Effects of a recipe (the graph passes chosen for a model), and how many functions are
-    left that only move data."""
+    """Effects of a model's graph passes, and how many functions are left that only move data."""
 
     passes: list[PassReport]
     copies: list[RemainingCopy]
@@ -341,8 +340,7 @@ class ModelCompiler(Child):
 def open_sandboxed_compiler(
     *paths: Path, writes: Sequence[Path] = (), env: Mapping[str, str] | None = None
 ) -> Iterator[ModelCompiler]:
-    """Yield a sandboxed ModelCompiler that can read no files of the user except `paths`,
-    and write only to the folders `writes`."""
+    """Yield a ModelCompiler that can read only the user's `paths`, and write only to `writes`."""
     rights = [(str(path.absolute()), READ) for path in paths]
     rights += [(str(path), WRITE) for path in writes]
     with (

@@ -73,8 +73,7 @@ class DeviceClock:
 
 @dataclass(eq=False)
 class DeviceRuns:
-    """Times candidates on a device through the runner, the child process that holds the
-    session. `begin` and `poll` never wait."""
+    """Times candidates through the runner, which holds a device's session. `poll` never waits."""
 
     runner: Runner
     tracker: str

@@ -144,7 +144,6 @@ def propose_from_similar_workloads(session: Session, question: ZeroShotQuery) ->
 
 
 def doublings_between(left: Workload, right: Workload) -> float:
-    """Return the distance of two workloads with the same loops: the sum over loops of the
-    absolute log2 ratio of their extents."""
+    """Return the sum over loops of the absolute log2 ratio of two workloads' extents."""
     pairs = zip(left.features["extents"], right.features["extents"], strict=False)
     return sum(abs(log2(a / b)) for a, b in pairs if a and b)
