@@ -113,7 +113,7 @@ def test_shared_memory_that_no_block_can_have_is_refused_before_a_device_sees_it
 ) -> None:
     module = sharing(30 << 10, "shared.dyn")  # 120 KiB
     if fits:
-        assert compile_module(module, cuda_target(arch)).imports
+        assert compile_module(module, cuda_target(arch))[0].imports
         return
     with pytest.raises(CannotLaunch, match="122880 bytes of shared memory"):
         compile_module(module, cuda_target(arch))

@@ -36,7 +36,7 @@ def first_guess_has_code(space: TvmSpace, tir: str) -> bool:
     for guess in space.likeliest(1):
         schedule = rebuild(tir, TARGET, space.by_key[guess.sketch].trace, guess.decisions)
         if schedule is not None and can_launch(schedule.mod, parse_tvm_target(TARGET)):
-            return bool(compile_module(schedule.mod, TARGET).imports)
+            return bool(compile_module(schedule.mod, TARGET)[0].imports)
     return False
 
 

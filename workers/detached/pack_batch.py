@@ -7,7 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from hashlib import sha256
 from io import BytesIO
 from itertools import product
@@ -83,26 +83,6 @@ MOST_FILE_BYTES: Final = 1 << 30  # of a file that a child process wrote
 Plan = Callable[[Session, str], object]  # plans one more round of a job if possible
 
 
-@dataclass
-class BatchFile:
-    """The files and measurements of a batch so far, and the compressed size in bytes."""
-
-    limit_bytes: int
-    files: dict[str, bytes] = field(default_factory=dict)
-    calls: list[run_batch.Json] = field(default_factory=list)
-    size: int = 0
-
-    def add_if_it_fits(self, files: dict[str, bytes], calls: Sequence[run_batch.Json]) -> bool:
-        """Add files and measurements, or return False if they would exceed the limit."""
-        added_bytes = sum(len(zlib.compress(data)) + ENTRY_BYTES for data in files.values())
-        if self.size + added_bytes > self.limit_bytes:
-            return False
-        self.size += added_bytes
-        self.files |= files
-        self.calls += calls
-        return True
-
-
 class Packing:
     """Makes one batch. On failure, the rounds or last stage that it leased are released."""
 
@@ -110,7 +90,9 @@ class Packing:
         self._id = os.urandom(8).hex()
         runtime.name = lease_holder_name(self._id)
         self._runtime, self._job_id, self._database = runtime, job_id, runtime.database
-        self._file = BatchFile(limit_bytes)
+        self._limit_bytes, self._bytes = limit_bytes, 0  # compressed
+        self._files: dict[str, bytes] = {}
+        self._calls: list[run_batch.Json] = []
         self._holds: list[LeaseToken] = []
         self._rounds: list[SentRound] = []
         self._passes: list[SentCall] = []
@@ -153,12 +135,12 @@ class Packing:
             if not queued:
                 break
             fits = self._add_round(queued[0])
-        if not self._file.calls and not queued:
+        if not self._calls and not queued:
             self._add_finish()
         with self._database.session() as session:
             job = Jobs(session).get(self._job_id, None)
             device_class = class_of_job(session, job)
-        if not self._file.calls:
+        if not self._calls:
             because = job.waiting_because or "no round is open"
             words = f"job {job.id} ({job.state}) has nothing to measure now: {because}"
             raise Conflict(words, hint=f"mallorn show {job.id}")
@@ -168,15 +150,15 @@ class Packing:
             "tvm": TVM_VERSION,
             "needs": target_requirements(self._target),
             "like": device_class,
-            "files": {name: sha256(data).hexdigest() for name, data in self._file.files.items()},
-            "calls": self._file.calls,
+            "files": {name: sha256(data).hexdigest() for name, data in self._files.items()},
+            "calls": self._calls,
         }
         text = json.dumps(manifest).encode()
         batch = SentBatch(
             id=self._id,
             job_id=self._job_id,
             digest=sha256(text).hexdigest(),
-            keys=tuple(call["key"] for call in self._file.calls),
+            keys=tuple(call["key"] for call in self._calls),
             rounds=tuple(self._rounds),
             passes=tuple(self._passes),
             checks=tuple(self._checks),
@@ -184,7 +166,7 @@ class Packing:
         (file.parent / "run_batch.py").write_bytes(zip_program())
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.write(file.parent / "run_batch.py", "run_batch.py")
-            for name, data in {run_batch.MANIFEST: text, **self._file.files}.items():
+            for name, data in {run_batch.MANIFEST: text, **self._files}.items():
                 archive.writestr(name, data)
         store_batch(self._runtime.settings.artifacts, batch)
         with self._database.transaction() as session:
@@ -222,7 +204,7 @@ class Packing:
             if not calls:  # no candidate could be built
                 close_round(self._runtime, context, work.hold, RoundStats(candidates=len(slots_left)))
                 return True
-            is_added = self._file.add_if_it_fits(files, calls)
+            is_added = self._add_if_it_fits(files, calls)
             with self._database.transaction() as session:
                 store_sketches(session, [slot.sketch for slot in slots])
                 if not is_added:
@@ -231,15 +213,25 @@ class Packing:
             sent_round = SentRound(round_id=round_id, proposals=tuple(proposals), build_ms=build_ms)
             self._rounds.append(sent_round)
             self._extend_lease(work.hold)
-        elif not self._file.calls:
+        elif not self._calls:
             raise self._refuse("the first round", is_added)
         return bool(is_added)
+
+    def _add_if_it_fits(self, files: dict[str, bytes], calls: Sequence[run_batch.Json]) -> bool:
+        """Add files and measurements, or return False if they would exceed the limit."""
+        added_bytes = sum(len(zlib.compress(data)) + ENTRY_BYTES for data in files.values())
+        if self._bytes + added_bytes > self._limit_bytes:
+            return False
+        self._bytes += added_bytes
+        self._files |= files
+        self._calls += calls
+        return True
 
     def _refuse(self, subject: str, is_added: bool | None) -> MallornError:
         """Return the error for work that did not fit, or that failed if `is_added` is None."""
         if is_added is None:
             return Unavailable(f"{subject} failed; the log says why", hint=f"mallorn show {self._job_id}")
-        limit = max(1, self._file.limit_bytes >> 20)
+        limit = max(1, self._limit_bytes >> 20)
         return InvalidRequest(f"{subject} does not fit into {limit} MB", hint=f"--limit {2 * limit}M")
 
     def _extend_lease(self, hold: LeaseToken) -> None:
@@ -295,7 +287,7 @@ class Packing:
                             SentCall(key=key, workload=contest.program.key, candidate=slot.candidate.key)
                         )
                     self._add_checks(files, calls, contest, verifier)
-            is_added = self._file.add_if_it_fits(files, calls)
+            is_added = self._add_if_it_fits(files, calls)
         if stage is not None and is_added:
             self._extend_lease(stage.hold)
         elif stage is not None:

@@ -142,14 +142,13 @@ def _x86_feature_level(cpu: Mapping[str, str], machine: str) -> str:
 
 #: Instructions for products of narrow numbers: LLVM's feature name -> the kernel's flag.
 PRODUCTS: Final = {name: X86[name] for name in ("avx512bf16", "amx-tile", "amx-int8", "amx-bf16")}
-_TILES: Final = "amx_"
 _ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _TILE_DATA = 158, 0x1023, 18
 
 
 def usable_flags(cpu: Mapping[str, str], field: str = "flags") -> set[str]:
     """Return the CPU's flags, without AMX's if the kernel refuses this process AMX."""
     flags = set(cpu.get(field, "").split())
-    tiles = {flag for flag in flags if flag.startswith(_TILES)}
+    tiles = {flag for flag in flags if flag.startswith("amx_")}
     return flags - tiles if tiles and not request_amx_tiles() else flags
 
 

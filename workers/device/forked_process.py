@@ -1,6 +1,5 @@
 """Processes that a device forks: to query TVM's runtime, and one for each session."""
 
-import ctypes
 import json
 import os
 import signal
@@ -11,9 +10,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from mallorn.core.errors import HostFault, MallornError
+from mallorn.workers.subprocesses.child_main import die_with_parent
 
 A = TypeVar("A")  # type of an answer; JSON can represent it
-_PR_SET_PDEATHSIG = 1
 
 
 def ask_in_fork(question: Callable[[], A]) -> A:
@@ -43,9 +42,8 @@ def ask_in_fork(question: Callable[[], A]) -> A:
 
 
 def fork(work: Callable[[], object], *, new_session: bool = True) -> int:
-    """Run `work` in a child that dies with this process; its standard input is empty. Return
-    the child's pid. Unless it begins a new session, a signal to this process's group
-    reaches it, too."""
+    """Run `work` in a child that dies with this process and has empty input. Return its
+    pid. Without a new session, signals to this process's group reach the child, too."""
     parent_pid = os.getpid()
     pid = os.fork()
     if pid == 0:
@@ -55,9 +53,7 @@ def fork(work: Callable[[], object], *, new_session: bool = True) -> int:
             for number in (signal.SIGTERM, signal.SIGALRM):
                 signal.signal(number, signal.SIG_DFL)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent_pid:  # the parent died before prctl
-                os._exit(1)
+            die_with_parent(parent_pid)
             work()
             os._exit(0)
         finally:

@@ -69,8 +69,7 @@ class GpuMeter:
         return f"+{limit / 1000:.0f}W" if limit != default else ""
 
     def count_uncorrected_errors(self) -> int:
-        """Return the errors in memory that the GPU could not correct since its driver
-        started; 0 if unknown."""
+        """Return the uncorrected memory errors since the driver started; 0 if unknown."""
         if self._nvml is None:
             return 0
         kinds = self._nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, self._nvml.NVML_VOLATILE_ECC

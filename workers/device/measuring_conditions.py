@@ -53,8 +53,7 @@ def adopt_orphans() -> set[int]:
 
 
 def kill_children(known_pids: Collection[int]) -> list[str]:
-    """Kill all children of this process but `known_pids`; return their names, in words.
-    Raises HostFault if one does not end."""
+    """Kill all children but `known_pids`; name them. Raises HostFault if one stays."""
     names: list[str] = []
     process = psutil.Process()
     while children := [child for child in process.children() if child.pid not in known_pids]:

@@ -57,9 +57,7 @@ class Kernels:
     """Times the kernels of a Relax virtual machine with an instrument, which slows it down
     and cannot be removed. `run` runs the model; `set_instrument` is the machine's."""
 
-    def __init__(
-        self, set_instrument: Callable[..., Any], run: Callable[[], Any], clock: HostClock | CudaClock
-    ) -> None:
+    def __init__(self, set_instrument: Callable[..., Any], run: Callable[[], Any], clock: Clock) -> None:
         self._run_model = run
         self._clock = clock
         self._begin_marks: dict[str, int] = {}

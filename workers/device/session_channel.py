@@ -46,8 +46,7 @@ class DeviceLink:
 
 
 class SessionMonitor:
-    """The device's end. `fault` is why the device must end the session, if anything; `cause`
-    is why the session says that it exits."""
+    """The device's end: `fault` is why it must end the session, `cause` why the session exits."""
 
     def __init__(self, log_path: Path | None, thread_cpus: Sequence[Collection[int]]) -> None:
         self.cause = self.fault = ""
@@ -121,7 +120,6 @@ class SessionMonitor:
             log.warning("a session printed: %s", quote_untrusted(line, None))
         if chunk and self._output_bytes <= OUTPUT_BYTES:
             return True
-        limit_kib = OUTPUT_BYTES >> 10
-        log.warning("a session printed more than %d KiB; the rest is discarded", limit_kib)
+        log.warning("a session printed more than %d KiB; the rest is discarded", OUTPUT_BYTES >> 10)
         self._output.close()
         return False

@@ -88,8 +88,7 @@ class SessionGateway:
         like: list[Any] | None,
         by_port: bool,
     ) -> tuple[Any, list[int]]:
-        """Open a session; return the answer and the descriptor to send, if any, which
-        `descriptors` closes."""
+        """Open a session; return the answer and descriptors to send, which `descriptors` closes."""
         host, port = tracker
         device_class = None if like is None else DeviceClass(*like)
         ticket, own_port, fds = secrets.token_hex(16), _NO_PORT, list[int]()
@@ -122,9 +121,8 @@ class SessionGateway:
         device_class: DeviceClass | None,
         runner: socket.socket,
     ) -> tuple[socket.socket, str]:
-        """Wait for a free device of the class; return its session's connection and its
-        match key. Raises NoDevice if none is registered, Unavailable if all stay busy or
-        cannot be reached."""
+        """Wait for a free device of the class; return its connection and match key. Raises
+        NoDevice if none is registered, Unavailable if all are busy or out of reach."""
         deadline_sec = time.monotonic() + wait_sec
         class_text, reason = "" if device_class is None else device_class.json_text, "stayed busy"
         while True:
@@ -154,8 +152,7 @@ class SessionGateway:
 def ask_for_session(
     gateway: socket.socket, tracker: Address, key: str, wait_sec: float, device_class: DeviceClass | None
 ) -> OpenSession:
-    """Ask the worker, from the runner, to open a session: wait for a free device and return
-    its session. Raises NoDevice or Unavailable."""
+    """Have the worker open a session with a free device. Raises NoDevice or Unavailable."""
     question = {"tracker": tracker, "key": key, "wait_sec": wait_sec, "like": device_class}
     by_port = not is_socket_given()
     gateway.sendall(json.dumps(question | {"by_port": by_port}).encode() + b"\n")
@@ -225,8 +222,7 @@ def _accept_client(
 
 
 def _greet_client(client: socket.socket, ticket: str) -> socket.socket | None:
-    """Read a client's greeting; answer it and return the client if it has the ticket, else
-    close it."""
+    """Answer a client's greeting and return the client if it has the ticket, else close it."""
     client.settimeout(PATIENCE_SEC)
     try:
         words = read_greeting(client).split()
@@ -241,8 +237,7 @@ def _greet_client(client: socket.socket, ticket: str) -> socket.socket | None:
 
 
 def _forward_calls(client: socket.socket, device: socket.socket) -> None:
-    """Forward all that the client sends, then close the stream, so that the device sees
-    the end."""
+    """Forward all that the client sends, then close the stream to the device."""
     buffer = memoryview(bytearray(_CHUNK_BYTES))
     with suppress(OSError):
         while count := client.recv_into(buffer):

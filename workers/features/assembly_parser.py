@@ -34,8 +34,7 @@ class MachineFunction:
 
 
 def functions_of(text: str) -> list[MachineFunction]:
-    """Return the functions in assembly. Those of the runtime (prefix `__`) are left out,
-    unless there are no others."""
+    """Return the functions in assembly, without the runtime's (prefix `__`) if others exist."""
     symbols = frozenset(_TYPED.findall(text))
     lines: list[str] = []
     bodies = [("", lines)]

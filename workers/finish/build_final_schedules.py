@@ -29,9 +29,7 @@ from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME
 from mallorn.workers.whole_model.engines import TUNED, Engines
 
 log = logging.getLogger(__name__)
-COMPILE: Final = "compile the tuned model"
 COMPILER_ERRORS: Final = (errors.ChildFailed, errors.ChildCrashed, InvalidRequest)
-ANEW: Final = "the whole model does not compile with {}: another import leaves it out"
 FEW_BURSTS: Final = 3  # a user waits
 FEW_KERNELS_SEC: Final = 0.4
 
@@ -70,9 +68,8 @@ def build_final_schedules(model: JobModel, winners: Sequence[Winner], step_log: 
     """
     directory = model.write_tuning_records("export", winners)
     compile_model = partial(model.compile, directory, winners)
-    outcome = step_log.attempt(
-        COMPILE, partial(_build_or_error, partial(errors.retry_after_crash, compile_model))
-    )
+    building = partial(_build_or_error, partial(errors.retry_after_crash, compile_model))
+    outcome = step_log.attempt("compile the tuned model", building)
     if isinstance(outcome, MallornError):
         outcome = compile_without_fault(model, winners, outcome)
     if outcome is None:
@@ -170,7 +167,8 @@ def _import_without_passes(model: JobModel, error: MallornError, fault: str) -> 
         raise InvalidModel(f"the whole model does not compile: {error.headline}", hint=CHECK)
     reduced_recipe = with_skipped_passes(recipe, dict.fromkeys(blamed, fault))
     graph = stage.graph_report.model_copy(update={"recipe": reduced_recipe})
-    reason = ANEW.format(", ".join(blamed))
+    names = ", ".join(blamed)
+    reason = f"the whole model does not compile with {names}: another import leaves it out"
     stage.lease.raise_if_lost()
     with stage.runtime.database.transaction() as session:
         ReplacedCode(session).import_with_graph_passes(stage.job.id, graph, reason)

@@ -133,8 +133,7 @@ def store_loaded_times(bench: Bench, sets: Sequence[Sequence[Winner]], context_i
 
 
 def loads_to_time(full_load: int) -> list[int]:
-    """Return how many load programs run during each timing of the model: none, one, half of
-    `full_load` and `full_load`."""
+    """Return how many load programs run during each timing of the model."""
     return sorted({0, 1, full_load // 2, full_load})
 
 

@@ -24,7 +24,6 @@ from mallorn.workers.whole_model.interleaved_timing import FairRace
 BESIDE = "Other work of this service went on while the points were timed."
 BESIDE_IT: Final = "time onnxruntime beside it"
 TIME: Final = "time the whole model"
-TIME_FILE: Final = "time the whole file in onnxruntime"
 CHECK: Final = "check the tuned model"
 HINT: Final = "mallorn compile MODEL --schedules DIR -o model.so --check"
 
@@ -113,7 +112,8 @@ def _compare_model(model: JobModel, tuned_model: TunedModel, step_log: StepLog, 
             model.libraries.remove_library(tuned_model.winners)
         race = step_log.attempt(TIME, partial(_time_engines, model, engines))
     if (whole := model.whole_model.whole_file()) is not None:
-        report.whole_file_us = step_log.attempt(TIME_FILE, partial(_time_file, model, whole))
+        timing = partial(_time_file, model, whole)
+        report.whole_file_us = step_log.attempt("time the whole file in onnxruntime", timing)
     if race is not None and race.latency_us:
         report.latency_us, report.conditions = dict(race.latency_us), race.conditions
     if UNTUNED in errors:
@@ -141,9 +141,8 @@ def _none_if_infinite(error: float) -> float | None:
 
 
 def _check_outputs(model: JobModel, engines: Engines, step_log: StepLog) -> dict[str, float]:
-    """Return the tuned model's error against each other engine, and drop engines not to
-    time: the tuned model if its outputs are wrong, and onnxruntime if the tuned model runs
-    on another host."""
+    """Return the tuned model's error against each other engine, and drop engines not to time:
+    a tuned model with wrong outputs, and onnxruntime if the tuned one is on another host."""
     errors = engines.errors(TUNED)
     limit = engines.accepted_error
     is_like_untuned = UNTUNED in engines and engines.errors(UNTUNED).get(ONNXRUNTIME, inf) <= limit

@@ -51,13 +51,10 @@ from mallorn.workers.subprocesses.errors import ChildError
 from mallorn.workers.whole_model.compiled_model import IdleEngines
 from mallorn.workers.whole_model.engines import TUNED
 
-COMPILE_EXPORT: Final = "compile the model with the exported schedules"
 NO_LIBRARY: Final = "The job was submitted with --no-library."
-NOTHING_BUILT: Final = "A zero-shot job does not compile the model."
 FROM_BATCH: Final = "The job was finished from a batch, and this worker has no device to check a library on."
 NOT_COMPILED: Final = "The whole model was not compiled; the steps that were left out say why."
 NOT_CHECKED: Final = "The library's outputs could not be checked; the steps that were left out say why."
-KEEP: Final = "store the library"
 RESTORED: Final = "the database was restored: what was decided since then is decided again"
 
 
@@ -182,7 +179,7 @@ class FinishRun(Bench):
         if not options.library:
             return NO_LIBRARY
         if options.mode == ZERO_SHOT:
-            return NOTHING_BUILT
+            return "A zero-shot job does not compile the model."
         return FROM_BATCH if options.is_detached else NOT_COMPILED
 
     def keep_library(self, directory: Path, tuned_model: TunedModel, is_correct: bool) -> None:
@@ -203,7 +200,7 @@ class FinishRun(Bench):
             return add_library(directory, checked.library, checked.compiled)
 
         with self.step_log.time_step("export"):
-            library = self.step_log.attempt(KEEP, add) if is_correct else None
+            library = self.step_log.attempt("store the library", add) if is_correct else None
         if library is None:
             self.report.no_library_reason = NOT_CHECKED
         else:
@@ -302,7 +299,8 @@ def time_again(stage: LeasedStage) -> None:
     ):
         step_log, report = StepLog(stage), ReportDraft()
         model = JobModel.of(stage, graphs, folder, idle)
-        tuned_model = step_log.attempt(COMPILE_EXPORT, partial(compile_export, model))
+        compiling = partial(compile_export, model)
+        tuned_model = step_log.attempt("compile the model with the exported schedules", compiling)
         if tuned_model is not None:
             compare_and_time_engines(model, tuned_model, step_log, report)
         report.skipped_steps = step_log.entries

@@ -35,8 +35,7 @@ STEP_WORDS: Final = {
 
 
 class ReportDraft(FinishReport):
-    """A report whose fields a finish sets step by step; fields that no step sets are not
-    stored."""
+    """A report whose fields a finish sets step by step; others are not stored."""
 
     model_config = ConfigDict(frozen=False)
 
@@ -51,8 +50,7 @@ class StepLog:
 
     @contextmanager
     def time_step(self, name: str) -> Iterator[None]:
-        """Show the step to the job's user, and add the wall and CPU seconds of the block to
-        it. Steps must not nest."""
+        """Show the step to the user, and add the block's seconds. Steps must not nest."""
         self.stage.set_step(STEP_WORDS[name])
         start = time.monotonic(), STOP.children_cpu_sec() + time.process_time()
         try:
@@ -70,9 +68,8 @@ class StepLog:
         }
 
     def attempt(self, step: str, work: Callable[[], T]) -> T | None:
-        """Return the result of `work`. If it raises MallornError, log the step and return
-        None; but raise LeaseLost, StorageFull and WrongImport again, because they end the
-        finish."""
+        """Return the result of `work`. If it raises MallornError, log the step and return None;
+        but raise LeaseLost, StorageFull and WrongImport again: they end the finish."""
         try:
             return work()
         except (LeaseLost, StorageFull, WrongImport):

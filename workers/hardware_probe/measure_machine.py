@@ -143,9 +143,8 @@ def derive_machine(timings: Sequence[TimedProbe], cores: int) -> Machine:
 
 
 def derive_gpu(timings: Sequence[TimedProbe], gpu: GpuAttributes, arch: str) -> Machine:
-    """Derive a GPU's speeds. Types that no probe measures have the rates of a typical GPU
-    of the architecture with as many multiprocessors at this clock. Raises Unavailable if
-    probes are missing."""
+    """Derive a GPU's speeds. Types without a probe have the rates of the architecture's typical GPU
+    with as many multiprocessors at this clock. Raises Unavailable if probes are missing."""
     typical = assume_typical_gpu(arch, gpu)
     best: dict[Finds, list[float]] = defaultdict(list)
     gflops: dict[str, float] = {}

@@ -58,13 +58,12 @@ def ensure_machine(
         machine_key = (
             None if job.context_id is None else machine_key_of(Contexts(session).get(job.context_id))
         )
+    record: DeviceMachine | None = None
     if not measuring:
         with runtime.database.session() as session:
             record = Devices(session).find_newest_machine_of_target(job.target_id)
-    else:
-        record = None
-        if machine_key is not None:
-            record = _measure_or_await_machine(runtime, machine_key, target, patience_sec)
+    elif machine_key is not None:
+        record = _measure_or_await_machine(runtime, machine_key, target, patience_sec)
     machine_here = None if record is None else record.machine_for_builder(current_builder_name())
     machine = machine_here or assume_machine(target, runtime.compiler)
     with runtime.database.transaction() as session:

@@ -24,6 +24,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Final
@@ -35,10 +36,6 @@ from mallorn.workers.subprocesses.shutdown import STOP
 _CLOSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP})
 # If the name is a pipe, opening it does not wait for its other end; a link is not followed.
 _OPEN_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-# Longer than a compilation that cannot be suspended, and shorter than users wait for a report.
-ALONE_PATIENCE_SEC: Final = 120.0
-# Longer than any model is timed.
-SHARED_PATIENCE_SEC: Final = 600.0
 POLL_SEC: Final = 0.05
 OURS: Final = 0o600
 log = logging.getLogger(__name__)
@@ -164,18 +161,13 @@ class HostShare:
             go_on()
 
 
+@dataclass(frozen=True)
 class HostLock:
     """The host's locks. Other users and containers have others; those show as load."""
 
-    def __init__(
-        self,
-        folder: Path | None = None,
-        alone_patience_sec: float = ALONE_PATIENCE_SEC,
-        shared_patience_sec: float = SHARED_PATIENCE_SEC,
-    ) -> None:
-        self._folder = folder or host_folder()
-        self._alone_patience_sec = alone_patience_sec
-        self._shared_patience_sec = shared_patience_sec
+    folder: Path = field(default_factory=host_folder)
+    alone_patience_sec: float = 120.0  # longer than an unsuspendable compilation; a user waits
+    shared_patience_sec: float = 600.0  # longer than any model is timed
 
     @contextmanager
     def hold_shared(self) -> Iterator[HostShare]:
@@ -187,27 +179,26 @@ class HostLock:
     @contextmanager
     def hold_exclusive(self) -> Iterator[bool]:
         """Hold the exclusive lock; yield False if other work did not end in time."""
-        until_sec = time.monotonic() + self._alone_patience_sec
+        until_sec = time.monotonic() + self.alone_patience_sec
         with self._open("gate") as gate_fd, self._open("host") as host_fd:
             is_alone = _lock_all((gate_fd, host_fd), fcntl.LOCK_EX, until_sec)
-            cores = CoreLock(self._folder / LOCK_NAME)
+            cores = CoreLock(self.folder / LOCK_NAME)
             is_alone = is_alone and cores.lock_exclusively(until_sec - time.monotonic())
             if not is_alone:
-                patience_sec = self._alone_patience_sec
-                log.warning("other processes used this host for %g s: timing beside them", patience_sec)
+                words = "other processes used this host for %g s: timing beside them"
+                log.warning(words, self.alone_patience_sec)
             try:
                 yield is_alone
             finally:
                 cores.unlock()
 
     def lock_shared(self, host_fd: int) -> None:
-        """Take the shared lock as soon as no process is alone or waits to be; on timeout,
-        log a warning and go on without it."""
+        """Lock as soon as no process is alone or waits to be; on timeout, go on with a warning."""
         with self._open("gate") as gate_fd:
-            until_sec = time.monotonic() + self._shared_patience_sec
+            until_sec = time.monotonic() + self.shared_patience_sec
             if not _lock_all((gate_fd, host_fd), fcntl.LOCK_SH, until_sec):
-                patience_sec = self._shared_patience_sec
-                log.warning("a process held this host for %g s: not waiting longer", patience_sec)
+                words = "a process held this host for %g s: not waiting longer"
+                log.warning(words, self.shared_patience_sec)
 
     def is_gate_open(self) -> bool:
         """Return whether no process is alone or waits to be."""
@@ -217,7 +208,7 @@ class HostLock:
     @contextmanager
     def _open(self, name: str) -> Iterator[int]:
         """Yield the descriptor of a lock file; closing it at the end releases the lock."""
-        path = self._folder / f"mallorn-{os.getuid()}-{name}.lock"
+        path = self.folder / f"mallorn-{os.getuid()}-{name}.lock"
         lock_fd = open_lock(path, OURS)
         try:
             yield lock_fd
@@ -226,8 +217,7 @@ class HostLock:
 
 
 def _lock_all(lock_fds: Sequence[int], operation: int, until_sec: float) -> bool:
-    """Lock files in this order; return False on timeout. Raises ShutdownRequested if asked
-    to stop."""
+    """Lock files in this order; return False on timeout. Raises ShutdownRequested."""
     for lock_fd in lock_fds:
         while not _try_lock(lock_fd, operation):
             STOP.raise_if_requested()

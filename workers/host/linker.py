@@ -55,13 +55,8 @@ def link_shared(
 ) -> None:
     """Link a library, as TVM's `export_library` asks; with `command` for another CPU.
     Raises LinkError, HostFault."""
-    words = [
-        *((*command, "-shared") if command else link_command()),
-        "-o",
-        output,
-        *objects,
-        *(options or ()),
-    ]
+    linker = (*command, "-shared") if command else link_command()
+    words = [*linker, "-o", output, *objects, *(options or ())]
     try:
         process = subprocess.run(
             words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False

@@ -127,8 +127,7 @@ class ContentionReading:
 
     @classmethod
     def read_counters(cls, proc: Path = PROC) -> "ContentionReading":
-        """Read the counters; those of threads are missing if the kernel lacks
-        CONFIG_SCHED_INFO."""
+        """Read the counters; without CONFIG_SCHED_INFO, those of threads are missing."""
         waited, running = {}, 0
         for thread in (proc / "self" / "task").iterdir():
             try:

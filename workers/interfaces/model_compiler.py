@@ -84,8 +84,7 @@ class PassReport:
 
 @dataclass(frozen=True, slots=True)
 class RecipeReport:
-    """Effects of a recipe (the graph passes chosen for a model), and how many functions are
-    left that only move data."""
+    """Effects of a model's graph passes, and how many functions are left that only move data."""
 
     passes: list[PassReport]
     copies: list[RemainingCopy]
@@ -188,8 +187,7 @@ class ModelCompiler(Child):
 
     @method(limit_sec=3600.0)
     def extract(self, model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes) -> Extraction:
-        """Import a model, run the recipe's graph passes that precede tuning, and return all
-        its tasks."""
+        """Import a model, run the recipe's graph passes before tuning, and return all tasks."""
 
     @method(limit_sec=3600.0)
     def find_region(
@@ -303,8 +301,7 @@ class ModelCompiler(Child):
 
     @method(limit_sec=3600.0)
     def read_schedule_directory(self, directory: str, target: str) -> RestoredLog:
-        """Read all records of a schedule directory; those that cannot be rebuilt are in
-        `problems`."""
+        """Read a schedule directory's records; `problems` has those that cannot be rebuilt."""
 
     @method(limit_sec=1200.0)
     def read_metaschedule_log(self, directory: str, start: int, count: int) -> RestoredLog:
@@ -343,8 +340,7 @@ class ModelCompiler(Child):
 def open_sandboxed_compiler(
     *paths: Path, writes: Sequence[Path] = (), env: Mapping[str, str] | None = None
 ) -> Iterator[ModelCompiler]:
-    """Yield a sandboxed ModelCompiler that can read no files of the user except `paths`,
-    and write only to the folders `writes`."""
+    """Yield a ModelCompiler that can read only the user's `paths`, and write only to `writes`."""
     rights = [(str(path.absolute()), READ) for path in paths]
     rights += [(str(path), WRITE) for path in writes]
     with (

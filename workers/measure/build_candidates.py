@@ -1,5 +1,4 @@
-"""Builds the candidates of a round: validates them, keeps every builder busy, turns
-failures into results."""
+"""Validates and builds a round's candidates on all builders; turns failures into results."""
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence

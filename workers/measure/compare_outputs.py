@@ -53,8 +53,7 @@ def compare_arrays(outputs: Mapping[str, Array], expected: Mapping[str, Array], 
 
 
 def find_constant_outputs(outputs_npz: str, draws: int) -> list[int]:
-    """Return the indices of outputs of which all elements are one number in all draws. The
-    file has the outputs of each draw in turn."""
+    """Return the indices of outputs that are one number in all of the file's draws."""
     with np.load(outputs_npz) as outputs:
         arrays = [np.ravel(array) for array in outputs.values()]
     count = len(arrays) // draws

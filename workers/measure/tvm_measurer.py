@@ -54,16 +54,10 @@ class TvmMeasurer(Measurer):
         hosts = {device.endpoint.host_id for device in self._devices(target)}
         # Builds on this host disturb a CPU that times here; a GPU is timed by its own clock.
         measure_all = time_between_builds if target.is_cpu and host_id() in hosts else time_during_builds
+        limit_sec, tools = run_timeout_sec(program, options, best_us), self.tools
+        tracker, like = tools.settings.tracker, tools.like
         runs = DeviceRuns(
-            self.tools.runner,
-            self.tools.settings.tracker,
-            target,
-            program,
-            options,
-            run_timeout_sec(program, options, best_us),
-            best_us,
-            keeps_best=True,
-            like=self.tools.like,
+            tools.runner, tracker, target, program, options, limit_sec, best_us, keeps_best=True, like=like
         )
         with self._build_for(runs, inputs) as builds:
             results = measure_all(builds, runs, HostLock())

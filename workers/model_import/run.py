@@ -158,8 +158,7 @@ def extract_or_divide(
 
 
 def _select_tasks(patterns: Sequence[str], tasks: Sequence[ModelTask]) -> dict[str, str]:
-    """Return names of tasks to tune, by workload key; all without patterns. Raises
-    InvalidRequest."""
+    """Return names of tasks to tune by key; all without patterns. Raises InvalidRequest."""
     names_by_key = {
         task.key: task.name
         for task in tasks

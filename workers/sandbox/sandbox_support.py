@@ -1,5 +1,4 @@
-"""Tests in a child process how much of the sandbox this host supports, because no process
-can leave a sandbox.
+"""Tests how much of the sandbox this host supports, in a child: no process can leave one.
 
 python -P -m mallorn.workers.sandbox.sandbox_support
 """
@@ -19,8 +18,7 @@ HINT: Final = "MALLORN_SANDBOX=best-effort takes what there is   (docs/security.
 
 
 class NoSandbox(HostFault):
-    """Raised with MALLORN_SANDBOX=require if this host cannot sandbox processes for
-    untrusted models."""
+    """Raised with MALLORN_SANDBOX=require if this host cannot sandbox untrusted models."""
 
 
 @lru_cache

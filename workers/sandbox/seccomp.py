@@ -54,8 +54,7 @@ class _Program(ctypes.Structure):
 
 
 def install_syscall_filter(spawns: bool, takes_sockets: bool, drives_gpu: bool = False) -> None:
-    """Allow only the system calls that this process needs. Raises OSError if the kernel
-    cannot.
+    """Allow only the system calls that this process needs. Raises OSError if impossible.
 
     Unless `spawns` is set, it can start no processes. No process can make a socket of a
     network. With `takes_sockets`, `socket` returns descriptor 0 and `connect` returns 0

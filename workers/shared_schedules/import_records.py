@@ -32,7 +32,6 @@ from mallorn.workers.round.store_referenced_rows import store_sketches
 from mallorn.workers.shared_schedules.read_json_lines import LoadedLog, Report
 from mallorn.workers.shared_schedules.target_folders import BATCH, iterate_databases, read_provenance
 
-EXPORT: Final = "export"
 ID_BYTES: Final = 7  # bytes of a row id, so that it is a positive 64-bit integer
 
 
@@ -152,7 +151,8 @@ def load_tuning_export(database: Database, directory: Path, report: Report) -> L
     for bad in restored.problems:
         report(replace(bad, file=str(directory / bad.file)))
     tuned_at = manifest.tuned_at or (directory / RECORDS).stat().st_mtime
-    log = Provenance(derive_dataset_key(f"mallorn:{manifest.job}"), EXPORT, tuned_at, manifest.measured_on)
+    dataset = derive_dataset_key(f"mallorn:{manifest.job}")
+    log = Provenance(dataset, "export", tuned_at, manifest.measured_on)
     names = {entry.workload: entry.task for entry in manifest.workloads}
     with database.transaction() as session:
         new_count = store_records(session, restored, lambda _: log, names)

@@ -65,8 +65,7 @@ def run_times_us(seconds: Iterable[Any]) -> tuple[float, ...]:
 
 
 def require_text(value: Any, field: str) -> str:
-    """Return a field's value. Raises TypeError if it is not a string, ValueError if it
-    cannot be stored."""
+    """Return a field's value. Raises TypeError if no string, ValueError if not storable."""
     if not isinstance(value, str):
         raise TypeError(f"the {field} is {quote_untrusted(value)}, but must be a string")
     check_storable(value)

@@ -72,11 +72,6 @@ def directory_of(root: Path, target: Target) -> Path:
     return root / file_name(label, f".{target.key}")
 
 
-def write_target(directory: Path, target: Target) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / TARGET).write_text(json.dumps(target.attrs, indent=1, sort_keys=True) + "\n")
-
-
 def iterate_databases(root: Path) -> Iterator[tuple[Target, Path]]:
     """Yield every database under `root` with its target, which a `target.json` above it or
     the manifest of a job's export names. Raises NotFound if there is none."""
@@ -267,7 +262,8 @@ def export_schedules(
                 _write(database, records, real_target, directory, compiler, graphs, records_room, folder)
                 progress(folder.records + folder.left_out, len(best))
             if folder.records:
-                write_target(folder.directory, real_target)
+                text = json.dumps(real_target.attrs, indent=1, sort_keys=True)
+                (folder.directory / TARGET).write_text(f"{text}\n")
                 yield folder
 
 

@@ -113,9 +113,8 @@ class Child:
     The process is sandboxed (mallorn.workers.sandbox): it may write only to the folder
     `room`, read `room` and system folders, and use `others` with the rights given. If
     `room` is None, it may use all files, for commands on a user's own files. No child may
-    write to the parent folder of `room`: a link in place of `room` would open another
-    folder. Set SPAWNS if the child runs a linker, TAKES_SOCKETS if its parent sends it
-    connected sockets.
+    write to the parent folder of `room`: a link in its place would open another folder. Set
+    SPAWNS if the child runs a linker, TAKES_SOCKETS if its parent sends connected sockets.
 
     The process starts with the first call, restarts after a crash, and is replaced after
     `max_calls` calls. It runs one call at a time and is not thread-safe. A call's time

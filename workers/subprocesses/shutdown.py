@@ -1,7 +1,6 @@
 """Stops a worker within seconds without losing work: kills children and starts none.
 
-This is the only process-wide state of a worker: a process stops once and owns all its
-children.
+This is a worker's only process-wide state: a process stops once and owns all its children.
 """
 
 import contextlib

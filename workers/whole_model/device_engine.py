@@ -61,8 +61,7 @@ class DeviceEngine:
         self.alive = False
 
     def begin_loading(self, library: Path, inputs: Path) -> Callable[[], LoadedEngine]:
-        """Prepare to load a library; unlike a local engine's, the load begins when the
-        returned function waits for it."""
+        """Return a function that loads a library; a local engine begins to load at once."""
         pool = self._pool
         self._model = DeviceModel(
             pool.tracker, pool.target.text, str(library), str(inputs), f"model/{self._name}", pool.like

@@ -45,8 +45,7 @@ def propose_from_same_workload(session: Session, question: ZeroShotQuery) -> Ite
 def rank_trials_by_context(
     session: Session, question: ZeroShotQuery, workload_id: int, target_id: int, few: int = FEW
 ) -> Iterator[Timed]:
-    """Yield a workload's fastest trials from each measuring context (host, threads, code)
-    except the query's own.
+    """Yield a workload's fastest trials of each measuring context but the query's own.
 
     Times of two contexts are not comparable, so equally similar contexts take turns: the
     best trial of each, then the second best. Contexts with the query's host class, threads
@@ -145,7 +144,6 @@ def propose_from_similar_workloads(session: Session, question: ZeroShotQuery) ->
 
 
 def doublings_between(left: Workload, right: Workload) -> float:
-    """Return the distance of two workloads with the same loops: the sum over loops of the
-    absolute log2 ratio of their extents."""
+    """Return the sum over loops of the absolute log2 ratio of two workloads' extents."""
     pairs = zip(left.features["extents"], right.features["extents"], strict=False)
     return sum(abs(log2(a / b)) for a, b in pairs if a and b)

@@ -90,7 +90,7 @@ def test_the_first_default_of_a_task_becomes_cuda_code(name: str, arch: str) -> 
     space = space_of(name, arch)
     (first,) = space.likeliest(1)
     schedule = scheduled(name, target(arch), space.by_key[first.sketch], first)
-    assert compile_module(schedule.mod, target(arch)).imports
+    assert compile_module(schedule.mod, target(arch))[0].imports
 
 
 def random_arguments(tir: str) -> list[np.ndarray[Any, Any]]:
@@ -194,7 +194,7 @@ def test_a_pipeline_of_one_step_is_refused_where_tvm_cannot_write_it() -> None:
     for candidate in drawn:
         schedule = rebuild(tir, HERE, sketch.trace, candidate.decisions)
         if schedule is not None:
-            assert compile_module(schedule.mod, HERE).imports
+            assert compile_module(schedule.mod, HERE)[0].imports
 
 
 def test_a_sum_by_threads_that_tvm_does_not_lower_once_unrolled_is_refused() -> None:
@@ -247,7 +247,7 @@ def test_dlight_multiplies_int8_on_tensor_cores() -> None:
     """Its own schedule has a software pipeline over one iteration, which TVM does not lower."""
     sketch = dlight_sketch("int8 product")
     assert "wmma_sync_16x16x16_s8s8s32" in sketch.trace
-    assert compile_module(scheduled("int8 product", HERE, sketch, Candidate("", ())).mod, HERE).imports
+    assert compile_module(scheduled("int8 product", HERE, sketch, Candidate("", ())).mod, HERE)[0].imports
 
 
 def test_an_untuned_int8_product_lowers() -> None:

@@ -22,10 +22,8 @@ class Evaluator(Protocol):
 
     @property
     def number(self) -> int: ...
-
     @property
     def repeat(self) -> int: ...
-
     @property
     def min_repeat_ms(self) -> int: ...
 

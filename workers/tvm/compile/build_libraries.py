@@ -2,8 +2,7 @@
 
 Two costs of compilation that make no candidate faster are avoided:
 
-- Argument checks, most of a small kernel's code, are omitted: the runner makes valid
-  arguments.
+- Argument checks, most of a small kernel's code, are omitted: the runner passes valid ones.
 - LLVM's scheduler compares each memory access with up to 1,000 earlier ones in its block,
   which is most of the compile time of huge unrolled bodies. A limit of 200 gives nearly the
   same instruction order.
@@ -93,14 +92,11 @@ class Watch:
             raise
 
 
-def compile_module(module: Any, target: str, sizes: CandidateSizes | None = None) -> Any:
-    """Compile a scheduled module to a library in memory. Raises BodyTooLarge if `sizes`
-    rejects it. For CUDA, raises KernelRefused, CannotLaunch and HostFault as well."""
-    return _compile(module, target, sizes)[0]
-
-
-def _compile(module: Any, target: str, sizes: CandidateSizes | None) -> tuple[Any, Sequence[KernelFigures]]:
-    """Return the library of `compile_module`, and the figures of its CUDA kernels."""
+def compile_module(
+    module: Any, target: str, sizes: CandidateSizes | None = None
+) -> tuple[Any, Sequence[KernelFigures]]:
+    """Compile a scheduled module; return the library and the figures of its CUDA kernels. Raises
+    BodyTooLarge if `sizes` rejects it; for CUDA, KernelRefused, CannotLaunch or HostFault."""
     watches = [] if sizes is None else [Watch(sizes)]
     tvm_target, options = _codegen_target(target), {"tirx.disable_assert": True}
     try:
@@ -136,7 +132,7 @@ def build(
     # As MetaSchedule's builder does: callers pass weights in the layout of the schedule.
     module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
     sizes = None if any_size else SIZES[tir, target]
-    library, kernels = _compile(module, target, sizes)
+    library, kernels = compile_module(module, target, sizes)
     try:
         if library.imports:
             library.export_library(out_path, fcompile=link_shared)

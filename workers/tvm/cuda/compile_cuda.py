@@ -130,8 +130,7 @@ def compile_cuda(nvcc: str, source: str, arch: str) -> DeviceCode:
 
 
 def _run(command: list[str], folder: str) -> str:
-    """Return a compiler's output. Raises KernelRefused for a bad source, HostFault if
-    it cannot run."""
+    """Run a compiler. Raises KernelRefused for a bad source, HostFault if it cannot run."""
     try:
         process = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, cwd=folder

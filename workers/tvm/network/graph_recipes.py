@@ -1,5 +1,4 @@
-"""Recipes: lists of graph passes that turn a network into tasks, and the tuned network into
-a library.
+"""Recipes: lists of graph passes from a network to its tasks, and on to a tuned library.
 
 Recipes are plain data, so that workers and manifests can name one without loading TVM. A
 recipe decides which tasks exist: after a change of its passes, older schedules match no

@@ -30,7 +30,6 @@ from mallorn.workers.tvm.records.tuning_database import BROKEN, describe_error
 from mallorn.workers.tvm.space.sketches import sketch_key
 
 ANOTHER: Final = "another key than its text has"
-CHOICES: Final = "other choices than its trace has"
 MOST_SKETCHES: Final = 1 << 10  # per program
 _KINDS: Final = {
     **dict.fromkeys(TILES, ChoiceKind.TILE),
@@ -93,7 +92,7 @@ def check_sketch(row: Row) -> Row:
     choices = unpack_choices(json.loads(row["choices"]))
     has_own_choices = [(choice.kind, choice.width) for choice in choices] == widths
     if not has_own_choices or not 0 <= row["ordinal"] < MOST_SKETCHES:
-        raise ValueError(CHOICES)
+        raise ValueError("other choices than its trace has")
     return row
 
 

@@ -51,10 +51,7 @@ BROKEN = (
     *(TraceRefused, Unschedulable),
 )
 T = TypeVar("T")
-_POSTPROCESSING = "EnterPostproc"
-_FINDS_BLOCK = "GetSBlock"
 _FAILED_SEC: Final = 1e9  # MetaSchedule and Mallorn write 1e10 if a schedule was never timed
-_TVMS_OWN: Final = frozenset({"keys", "tag"})  # attributes that TVM adds to every target
 
 
 class Readable(NamedTuple):
@@ -231,9 +228,9 @@ def _record(line: list[Any], programs: dict[int, _WorkloadLine], target: str | N
     # The sketch: the steps before postprocessing, which look up blocks by our names.
     sketch_steps: list[Any] = []
     for kind, inputs, attributes, outputs in steps:
-        if kind == _POSTPROCESSING:
+        if kind == "EnterPostproc":
             break
-        if kind == _FINDS_BLOCK:
+        if kind == "GetSBlock":
             block, *rest = attributes
             attributes = [names.get(block, block), *rest]
         sketch_steps.append([kind, inputs, attributes, outputs])
@@ -260,7 +257,7 @@ def _record(line: list[Any], programs: dict[int, _WorkloadLine], target: str | N
 def plain_target(written_for: Any) -> str:
     """Return a target's text without attributes that TVM adds. Raises InvalidTarget."""
     attributes = json.loads(str(tvm.target.Target(written_for)))
-    added_by_tvm = set(_TVMS_OWN)
+    added_by_tvm = {"keys", "tag"}
     if attributes.get("mtriple") == llvm_get_system_triple():
         added_by_tvm.add("mtriple")
     names = attributes.keys() & KNOWN_KEYS - added_by_tvm

@@ -41,8 +41,7 @@ Samples = dict[str, list[list[Any]]]  # sampled decisions by the sketch's steps 
 
 @lru_cache(maxsize=64)
 def design_space(tir: str, target: str) -> list[Sketch]:
-    """Return all sketches of a program for a target, in TVM's order. Raises Unschedulable
-    if TVM finds no schedule for the program."""
+    """Return a program's sketches in TVM's order. Raises Unschedulable if there are none."""
     try:
         traces = {trace_text(schedule.trace): schedule.trace for schedule in _schedules(tir, target)}
         if not traces:
