@@ -69,8 +69,7 @@ class SnapshotReader:
 def take_snapshot(
     database: Database, name: str | None, selection: Selection, progress: Progress = ignore_progress
 ) -> Snapshot:
-    """Freeze the measurements stored now as snapshot `name`, by default named after its
-    rows' digest.
+    """Freeze the measurements stored now as snapshot `name`, by default the rows' digest.
 
     Raises InvalidRequest for an invalid name, Conflict for one that is taken, NotFound if
     the selection names something that this dataset does not hold.

@@ -134,8 +134,7 @@ class SnapshotRows(Repository):
         return {context.id: context for context in self.session.scalars(select(Context))}
 
     def check(self, selection: Selection) -> None:
-        """Raise NotFound for a target, operator or model that does not exist, most likely a
-        typing error."""
+        """Raise NotFound for an unknown, perhaps mistyped target, operator or model."""
         for column, value in _filters(selection):
             if self.session.scalar(select(column).where(column == value).limit(1)) is None:
                 raise NotFound(f"the dataset has no rows of {value}", hint="mallorn dataset stats")

@@ -41,8 +41,7 @@ class Workers(Repository):
         return [row for row, i in infos if i.can_tune and not i.stopped and not i.missing_resource]
 
     def builder(self, toolchain: str) -> str | None:
-        """Return the builder of the newest live worker that runs rounds for a toolchain;
-        None if unknown."""
+        """Return the builder of a toolchain's newest live worker of rounds, or None."""
         infos = [row.info for row in self.list_tuning() if not row.info.missing_tools.get(toolchain)]
         return next((info.builder for info in reversed(infos) if info.builder), None)
 
