@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Self
+from typing import Any, Final
 from uuid import uuid4
 
 from sqlalchemy import ColumnElement, Select, Subquery, case, func, select, text
@@ -80,10 +80,6 @@ class Selection:
     def as_dict(self) -> dict[str, object]:
         """Return the fields that are not None, for a JSON column."""
         return {name: value for name, value in asdict(self).items() if value is not None}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        return cls(**values)
 
     def __str__(self) -> str:
         return ", ".join(f"{name} {value}" for name, value in self.as_dict().items()) or "everything"
