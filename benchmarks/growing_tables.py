@@ -197,8 +197,8 @@ class GrowingTables:
             "fair shares": share,
             "a heartbeat reports devices": lambda s: Devices(s).record_all_seen(self._devices, ENOUGH_SEC),
             "a round reads its history": lambda s: Trials(s, job(s)).history(*on, None, self._context_id),
-            "64 candidates are looked up": lambda s: Trials(s, job(s)).find_tried(
-                asked, *on, None, self._context_id
+            "64 candidates are looked up": lambda s: Trials(s, job(s)).history(
+                *on, None, self._context_id, candidates=asked
             ),
             "a refit is due": lambda s: Trials(s, job(s)).count_new_family_rows(
                 FAMILY, self._target_id, MOST_ROWS

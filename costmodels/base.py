@@ -66,8 +66,7 @@ class CostModel(ABC):
 
     @abstractmethod
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
-        """Train on measured candidates: up to a family's million rows; draw a share if they
-        are too many."""
+        """Train on up to a million measured candidates, or on a share of them."""
 
     @abstractmethod
     def predict(self, features: Matrix) -> Prediction:

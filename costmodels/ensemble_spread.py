@@ -121,8 +121,7 @@ def fit_calibration(
 ) -> ScoreCalibration:
     """Fit a calibration on the rows that each member was not trained on.
 
-    `raw` and `unseen` have shape members x rows. With `has_curve=False` scores are not
-    rescaled.
+    `raw` and `unseen` have shape members x rows. Without `has_curve`, nothing is rescaled.
     """
     if not len(labels):
         return UNCALIBRATED

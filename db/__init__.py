@@ -1,2 +1,1 @@
-"""Tables, sessions and repositories. Every query of the project lives in
-mallorn.db.repositories."""
+"""Tables, sessions and repositories. All queries are in mallorn.db.repositories."""

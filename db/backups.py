@@ -112,8 +112,7 @@ def newest_undamaged(file: Path) -> Path | None:
 def take_backup(file: Path, keep: int) -> Path:
     """Back up a database that may be in use, then delete all but the `keep` newest backups.
 
-    Raises StorageFull, naming the folder, if the backup cannot be written, and deletes
-    none.
+    If it cannot be written, raises StorageFull, naming the folder, and deletes none.
     """
     folder = folder_of(file)
     backup = folder / f"{file.stem}-{datetime.now(UTC):{STAMP}}.db"

@@ -8,14 +8,12 @@ we switch that off and send BEGIN ourselves, which works the same on Python 3.11
 
 "database is locked": SQLite waits up to BUSY_TIMEOUT_MS for the write lock. Nothing else
 waits or retries, except the switch of a new file to WAL. Transactions here take
-milliseconds, so a timeout means that something is stuck: the caller gets Unavailable, and
-nothing is written.
+milliseconds, so a timeout means that something is stuck, and becomes Unavailable.
 
 Postgres: a pooler in transaction mode (pgbouncer) may run each transaction on a different
 connection, so behind one no setting outlives a transaction, and no statement is prepared
-(ADR 0049).
-After a failover an old primary may keep its connections open but reject writes: the pool
-drops them.
+(ADR 0049). After a failover an old primary may keep its connections open but reject
+writes: the pool drops them.
 
 The drivers' errors become Unavailable or StorageFull (`translate_database_errors`).
 """
@@ -49,8 +47,7 @@ _IS_DIRECT: Final = "is_direct"  # whether a connection leads to the server itse
 
 
 class AnsweringConnection(psycopg.Connection[Any]):
-    """Postgres connection that closes and raises OperationalError if the server does not
-    answer in time.
+    """Postgres connection that closes and raises OperationalError if an answer is late.
 
     The sockets of a stopped server, or one behind a network that drops packets, stay open:
     a kernel acknowledges what is sent, so keepalives and TCP user timeouts do not help.
@@ -92,8 +89,7 @@ def parse_url(url: str) -> URL:
 
 
 def create_engine(url: str, *, foreign_keys: bool = True, answer_sec: float | None = None) -> Engine:
-    """Return an engine that connects on first use. Create it in the process that uses it,
-    after any fork.
+    """Return an engine that connects on first use; create it only after any fork.
 
     `answer_sec` limits how long Postgres may take to connect and to run a statement; None
     sets no limit for statements, as migrations need. Raises InvalidRequest for a bad URL.
@@ -171,8 +167,7 @@ def _prepare_sqlite(engine: Engine, *, foreign_keys: bool) -> None:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Switch to WAL mode; retry while another process switches the same new file, as SQLite
-    does not wait."""
+    """Switch to WAL mode; retry while another process does, as SQLite does not wait."""
     deadline_sec = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
         try:
@@ -207,8 +202,7 @@ _LOOK = "request fewer rows; if small queries are slow too, check the database's
 def translate_database_errors(
     writes_to: str | None = None, answer_sec: float | None = None
 ) -> Iterator[None]:
-    """Raise StorageFull if the disk is full, Unavailable if the database does not answer or
-    is busy.
+    """Raise StorageFull if the disk is full, Unavailable if the database is silent or busy.
 
     `writes_to` names the database of a block that may write: there StorageFull also means
     that its file cannot be written. `answer_sec` limits each statement on Postgres.

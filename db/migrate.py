@@ -31,8 +31,7 @@ def upgrade(url: str, revision: str = "head") -> None:
     """Run missing migrations in one transaction; concurrent processes wait for its end.
 
     Raises Conflict for tables of a newer Mallorn or a development version and for broken
-    references, StorageFull for a full disk, and Unavailable if the database does not
-    answer.
+    references, StorageFull for a full disk, and Unavailable for a silent database.
     """
     address = parse_url(url)
     if address.get_backend_name() == "sqlite" and address.database is not None:

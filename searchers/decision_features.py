@@ -1,5 +1,4 @@
-"""Computes the features of view `decisions`: equal columns for all workloads, without
-lowering.
+"""Computes view `decisions`: the same columns for all workloads, without lowering.
 
 Tiles are right-aligned, so that the last spatial axis (which is vectorised) and its
 innermost factor have the same columns for every rank. Values are in log2, so that products

@@ -113,14 +113,8 @@ class Table:
 
 
 MEASUREMENT_TABLE: Final = Table("measurements", MEASUREMENTS)
-
-
 WORKLOAD_TABLE: Final = Table("workloads", WORKLOADS)
-
-
 SKETCH_TABLE: Final = Table("sketches", SKETCHES)
-
-
 TABLES: Final = (WORKLOAD_TABLE, SKETCH_TABLE, MEASUREMENT_TABLE)
 
 
@@ -188,8 +182,7 @@ class DatasetReader:
 
 
 def open_export(directory: Path) -> DatasetReader:
-    """Check metadata, columns and checksums of all three files, and that they belong
-    together.
+    """Check all files' metadata, columns and checksums, and that they belong together.
 
     Raises NotFound if a file is missing, InvalidRequest with one sentence for other faults.
     """
@@ -266,8 +259,7 @@ def _parsed_rows(directory: Path, table: Table, *json_columns: str) -> Iterator[
 
 
 def _check_measurements(directory: Path, keys: Mapping[Table, set[str]]) -> None:
-    """Read all measurements. Raises InvalidRequest for damaged pages, missing references
-    and invalid texts."""
+    """Read all rows. Raises InvalidRequest for damage, lost references or invalid texts."""
     targets: set[str | None] = set()
     evaluators: set[str | None] = set()
     for batch in _batches(directory, MEASUREMENT_TABLE, BATCH_ROWS):

@@ -48,7 +48,7 @@ class SnapshotReader:
     def of(cls, database: Database, snapshot: Snapshot) -> "SnapshotReader":
         with database.transaction() as session:
             source = Sources(session).own().key
-        return cls(Selection.from_dict(snapshot.filter), snapshot.upto, source)
+        return cls(Selection(**snapshot.filter), snapshot.upto, source)
 
     def pages(self, database: Database, progress: Progress = ignore_progress) -> Iterator[Columns]:
         """Yield pages of rows, ordered by id, each read in a short transaction."""
@@ -69,8 +69,7 @@ class SnapshotReader:
 def take_snapshot(
     database: Database, name: str | None, selection: Selection, progress: Progress = ignore_progress
 ) -> Snapshot:
-    """Freeze the measurements stored now as snapshot `name`, by default named after its
-    rows' digest.
+    """Freeze the measurements stored now as snapshot `name`, by default the rows' digest.
 
     Raises InvalidRequest for an invalid name, Conflict for one that is taken, NotFound if
     the selection names something that this dataset does not hold.

@@ -199,8 +199,7 @@ class ApiKeys(Repository):
         return bool(self.session.scalar(select(exists().where(*is_current))))
 
     def record_use(self, key_id: str) -> None:
-        """Record that a request used this key now, once in USED_SEC seconds; audit the first
-        use of its secret."""
+        """Record a key's use, once in USED_SEC seconds; audit its secret's first use."""
         used_now = _update(key_id).values(last_used_at=now())
         first_use = used_now.where(ApiKeyRow.last_used_at.is_(None)).returning(ApiKeyRow.owner)
         if owner := self.session.scalar(first_use):

@@ -50,8 +50,7 @@ _LEFT_OVER: Final = (
 
 
 class Removals(Jobs):
-    """Archives and deletes jobs. Never deletes measurements or schedules: they are the
-    dataset (ADR 0013)."""
+    """Archives and deletes jobs, but never their measurements and schedules (ADR 0013)."""
 
     def archive(self, job_id: str, owner: str | None) -> Job:
         """Archive an ended job. Raises NotFound if there is none, Conflict if not ended."""

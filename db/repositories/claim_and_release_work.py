@@ -55,8 +55,7 @@ class WorkItems(Repository):
     def claim_best(self, ability: WorkerAbility, worker: str, lease_sec: float) -> LeaseToken | None:
         """Lease the best waiting work that a worker can do; None if there is none.
 
-        Rows that other transactions have locked are skipped, so workers do not wait for
-        each other.
+        Skips rows locked by other transactions, so that workers never wait for each other.
         """
         if WorkKind.IMPORT in ability.kinds and (job_id := self._start_next_import(ability)) is not None:
             return Jobs(self.session).claim_stage(job_id, JobState.IMPORTING, worker, lease_sec)
@@ -87,8 +86,7 @@ class WorkItems(Repository):
         """Return the query for rounds and finishes that a worker can do, the best first.
 
         The owner who has had the least comes first, and of an owner the job that has; of a
-        job the work that waits longest. Work that this worker's host failed at comes after
-        all other.
+        job the work that waits longest. Work that this worker's host failed at comes last.
         """
         is_round = LeaseRow.kind == WorkKind.ROUND
         kinds = ability.kinds & {WorkKind.ROUND, WorkKind.FINISH}
@@ -129,8 +127,7 @@ class WorkItems(Repository):
         interrupted = _interrupted_imports(ability).where(LeaseRow.due_at <= now())
         job_id = self.session.scalar(interrupted.order_by(LeaseRow.due_at).limit(1))
         while job_id is None:
-            # Before PostgreSQL has statistics on new jobs, it would aggregate again for
-            # each of them.
+            # Without statistics on new jobs, PostgreSQL would aggregate again for each.
             turns = select(Job.owner, func.coalesce(func.max(Job.started_at), 0.0).label("at"))
             turn = turns.group_by(Job.owner).cte("turn").prefix_with("MATERIALIZED", dialect="postgresql")
             order = turn.c.at, Job.priority.desc(), Job.created_at, Job.id
@@ -146,8 +143,7 @@ class WorkItems(Repository):
         return job_id
 
     def return_work(self, hold: LeaseToken, error: MallornError, *, delay_sec: float = 0.0) -> bool:
-        """Return unfinished work, which workers may claim after `delay_sec`; show in its
-        job what it waits for."""
+        """Free unfinished work after `delay_sec`; show in its job what it waits for."""
         job_id = self._job_of(hold)
         # Another worker goes on at once with the work of one that is stopped.
         message = "" if isinstance(error, LeaseLost) else error.message
@@ -191,7 +187,8 @@ class WorkItems(Repository):
             return
         row = Leases(self.session).get(hold.item)
         left_by, workers = [*(row.left_by or ()), row.holder or ""], Workers(self.session)
-        has_tried_all = len(left_by) >= MAX_LOSSES and not workers.list_tuning_worker_ids() - set(left_by)
+        live = {worker.id for worker in workers.list_tuning()}
+        has_tried_all = len(left_by) >= MAX_LOSSES and live.issubset(left_by)
         job_id = row.job_id or ""
         self.lock_job(job_id)
         if has_tried_all or len(workers.hosts(left_by)) >= MAX_LOSSES:

@@ -68,8 +68,7 @@ class CostModels(Repository):
         return self.session.scalars(statement.returning(CostModelRow)).one()
 
     def lock_target(self, target_id: int) -> None:
-        """Lock a target's cost models until the transaction ends; SQLite locks the entire
-        database."""
+        """Lock a target's cost models (on SQLite, all rows) until the transaction ends."""
         lock = select(TargetRow.id).where(TargetRow.id == target_id).with_for_update(key_share=True)
         self.session.execute(lock).all()
 

@@ -23,8 +23,7 @@ class Events(Repository):
     """
 
     def append(self, job_id: str, event: JobEvent) -> int:
-        """Append an event to a job's log and return its number. Raises NotFound if there is
-        no job."""
+        """Append an event to a job's log and return its number, or raise NotFound."""
         return require_row(self._append(event, Job.id == job_id), f"job {job_id}", "mallorn jobs")
 
     def append_with_step(self, job_id: str, event: JobEvent, step: JobStep | None, waits: bool) -> bool:
@@ -54,8 +53,7 @@ class Events(Repository):
         return list(self.session.scalars(query))
 
     def newest(self, job_id: str, kind: type[EventType]) -> EventType | None:
-        """Return the last event of a kind, or None if there is none that this version can
-        read."""
+        """Return the last event of a kind that this version can read, or None."""
         return self.find_newest_by_job([job_id], kind).get(job_id)
 
     def find_newest_by_job(self, job_ids: Sequence[str], kind: type[EventType]) -> dict[str, EventType]:

@@ -310,8 +310,7 @@ class Jobs(Repository):
         self.execute_and_count(update(Job).where(*importing).values(target_id=target_id))
 
     def bind_machine(self, job_id: str, machine: Machine) -> None:
-        """Bind a job to the machine for which its candidates are proposed, unless it has
-        one."""
+        """Bind a job without a machine to the one for which its candidates are proposed."""
         unbound = Job.id == job_id, Job.machine.is_(None)
         self.execute_and_count(update(Job).where(*unbound).values(machine=machine))
 

@@ -62,8 +62,7 @@ class Leases(Repository):
     """Leases of work. Transactions that lock a lease and a job lock the job first."""
 
     def add_or_reopen_work(self, item: WorkItem, job_id: str) -> None:
-        """Add work, or reopen it without holder and losses; workers may claim it from now
-        on."""
+        """Add work, or reopen it without holder and losses, to be claimed from now on."""
         counts = {"losses": 0, "deaths": 0, "left_by": []}
         values = {"job_id": job_id, **counts, "holder": None, "until": None, "due_at": now()}
         insert = self.insert(LeaseRow).values(kind=item.kind, subject=item.subject, attempt=0, **values)

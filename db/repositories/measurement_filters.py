@@ -93,8 +93,7 @@ def _refuted(reader: Owner | None) -> ColumnElement[bool]:
     """Return the condition that a candidate's wrong results count for a reader (ADR 0101).
 
     One owner's wrong result counts for that owner, and for times of that owner's jobs. It
-    counts for other owners and times once another owner's job agrees. Imported rows have one
-    owner, the empty name.
+    counts for all once another owner's job agrees. Imported rows' owner is the empty name.
     """
     same_candidate = (
         _Refuted.workload_id == Measurement.workload_id,

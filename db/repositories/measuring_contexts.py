@@ -27,8 +27,7 @@ class Contexts(Repository):
     ) -> Context:
         """Return the context with these fields; insert it if it is new.
 
-        `built_by` is the builder's TVM version and code digest; None if it was not
-        reported.
+        `built_by` is the builder's TVM version and code digest; None if not reported.
         """
         machine = {"target_id": target_id, "host_class": host_class, "threads": threads}
         fields: dict[str, object] = {**machine, "tvm_version": tvm_version, "evaluator": evaluator}
@@ -66,8 +65,7 @@ class Contexts(Repository):
         return self.session.get_one(Context, context_id)
 
     def of_workload(self, workload_id: int, target_id: int, *, imported: bool = False) -> Sequence[Context]:
-        """Return the contexts in which a workload was timed, the one with the most times
-        first.
+        """Return the contexts in which a workload was timed, the one with most times first.
 
         Only times measured here count, or with `imported` only imported times.
         """

@@ -45,8 +45,7 @@ class NewSchedule:
 
 class Schedules(Repository):
     def promote(self, new: NewSchedule) -> Schedule:
-        """Store a verified best measurement; a second call for the same measurement changes
-        nothing."""
+        """Store a verified best measurement; repeating the call changes nothing."""
         values = asdict(new) | {"trace": pack_text(new.trace), "run_us": pack_times(new.run_us)}
         row = self.insert(Schedule).values(values).on_conflict_do_nothing(index_elements=["measurement_id"])
         self.session.execute(row)
@@ -94,8 +93,7 @@ class Schedules(Repository):
         return Page([_verified(row) for row in rows.items], rows.cursor)
 
     def get(self, schedule_id: int, owner: str | None) -> WholeSchedule:
-        """Return a schedule that a job of the owner promoted. Raises NotFound if there is
-        none."""
+        """Return a schedule of an owner's job. Raises NotFound if there is none."""
         query = _select_named_schedules(owner).where(Schedule.id == schedule_id)
         result = self.session.execute(query).one_or_none()
         row = require_row(result, f"schedule {schedule_id}", "mallorn schedules")
@@ -150,8 +148,7 @@ class BestRecords(Repository):
     """Reads the best measurement of each workload and context, without private programs."""
 
     def has_row(self, dataset: str, row: int) -> bool:
-        """Return whether row `row` of the dataset with key `dataset`, ours or another, is
-        stored here."""
+        """Return whether row `row` of the dataset with key `dataset` is stored here."""
         source = self.session.scalars(select(SourceDataset).where(SourceDataset.key == dataset)).one_or_none()
         if source is None:
             return False

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Self
+from typing import Any, Final
 from uuid import uuid4
 
 from sqlalchemy import ColumnElement, Select, Subquery, case, func, select, text
@@ -81,10 +81,6 @@ class Selection:
         """Return the fields that are not None, for a JSON column."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        return cls(**values)
-
     def __str__(self) -> str:
         return ", ".join(f"{name} {value}" for name, value in self.as_dict().items()) or "everything"
 
@@ -134,8 +130,7 @@ class SnapshotRows(Repository):
         return {context.id: context for context in self.session.scalars(select(Context))}
 
     def check(self, selection: Selection) -> None:
-        """Raise NotFound for a target, operator or model that does not exist, most likely a
-        typing error."""
+        """Raise NotFound for an unknown, perhaps mistyped target, operator or model."""
         for column, value in _filters(selection):
             if self.session.scalar(select(column).where(column == value).limit(1)) is None:
                 raise NotFound(f"the dataset has no rows of {value}", hint="mallorn dataset stats")

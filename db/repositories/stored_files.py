@@ -47,8 +47,7 @@ class Models(Repository):
         super().lock_name(model_id)
 
     def delete(self, model_id: str, owner: str) -> bool:
-        """Delete an owner's row of a model; return whether no owner has these bytes any
-        more.
+        """Delete an owner's row of a model; return whether no other owner has its bytes.
 
         Raises NotFound if there is none, Conflict while jobs of the owner refer to it.
         """

@@ -55,48 +55,16 @@ class Trials(Repository):
         upto: int | None = None,
         context_id: int | None = None,
         limits: TrialLimits | None = None,
+        candidates: Collection[Candidate] | None = None,
     ) -> Sequence[Trial]:
-        """Return a workload's trials on a target up to measurement `upto`, oldest first:
-        the NEWEST ones, and of those before them the FASTEST with a time.
+        """Return a workload's trials on a target up to measurement `upto`, oldest first: the
+        NEWEST ones, and of those before them the FASTEST with a time. With `candidates`,
+        return all trials of these instead.
 
         With `context_id`, only trials in that context; trials that reached no device
         belong to every context. With `limits`, failures that may not recur under these get
         the outcome WITHDRAWN.
         """
-        query = self._select_history(workload_id, target_id, upto, context_id, limits)
-        ids = query.with_only_columns(Measurement.id).order_by(None)
-        oldest_id = self.session.scalar(ids.order_by(Measurement.id.desc()).offset(NEWEST - 1).limit(1))
-        if oldest_id is None:
-            return self._read(query)
-        is_earlier = Measurement.id < oldest_id, Measurement.latency_us.is_not(None)
-        fastest = ids.where(*is_earlier).order_by(Measurement.latency_us, Measurement.id).limit(FASTEST)
-        is_fastest = self.is_among(Measurement.id, self.session.scalars(fastest).all())
-        return [*self._read(query.where(is_fastest)), *self._read(query.where(Measurement.id >= oldest_id))]
-
-    def find_tried(
-        self,
-        candidates: Collection[Candidate],
-        workload_id: int,
-        target_id: int,
-        upto: int | None = None,
-        context_id: int | None = None,
-        limits: TrialLimits | None = None,
-    ) -> Sequence[Trial]:
-        """Return all trials of these candidates that `history` would return without a
-        bound."""
-        query = self._select_history(workload_id, target_id, upto, context_id, limits)
-        packed = {pack_decisions(candidate.decisions) for candidate in candidates}
-        is_alike = SketchRow.key.in_({one.sketch for one in candidates}), Measurement.decisions.in_(packed)
-        return [trial for trial in self._read(query.where(*is_alike)) if trial.candidate in candidates]
-
-    def _select_history(
-        self,
-        workload_id: int,
-        target_id: int,
-        upto: int | None,
-        context_id: int | None,
-        limits: TrialLimits | None,
-    ) -> Select[*tuple[Any, ...]]:
         conditions = self._of_task(workload_id, target_id)
         outcome: ColumnElement[str] | InstrumentedAttribute[str] = Measurement.outcome
         if limits is not None:
@@ -105,7 +73,21 @@ class Trials(Repository):
         if context_id is not None:
             in_context = Measurement.context_id.is_(None), Measurement.context_id == context_id
             query = query.where(or_(*in_context))
-        return query if upto is None else query.where(Measurement.id <= upto)
+        if upto is not None:
+            query = query.where(Measurement.id <= upto)
+        if candidates is not None:
+            packed = {pack_decisions(candidate.decisions) for candidate in candidates}
+            sketches = {candidate.sketch for candidate in candidates}
+            query = query.where(SketchRow.key.in_(sketches), Measurement.decisions.in_(packed))
+            return [trial for trial in self._read(query) if trial.candidate in candidates]
+        ids = query.with_only_columns(Measurement.id).order_by(None)
+        oldest_id = self.session.scalar(ids.order_by(Measurement.id.desc()).offset(NEWEST - 1).limit(1))
+        if oldest_id is None:
+            return self._read(query)
+        is_earlier = Measurement.id < oldest_id, Measurement.latency_us.is_not(None)
+        fastest = ids.where(*is_earlier).order_by(Measurement.latency_us, Measurement.id).limit(FASTEST)
+        is_fastest = self.is_among(Measurement.id, self.session.scalars(fastest).all())
+        return [*self._read(query.where(is_fastest)), *self._read(query.where(Measurement.id >= oldest_id))]
 
     def read_family_columns(self, family: str, target_id: int, most: int) -> Columns:
         """Return columns of the trials of a family's workloads on a target, oldest first:
@@ -145,16 +127,24 @@ class Trials(Repository):
         return self.session.scalar(select(func.count()).select_from(rows)) or 0
 
     def best(
-        self, workload_id: int, target_id: int, count: int = 1, context_id: int | None = None
+        self,
+        workload_id: int,
+        target_id: int,
+        count: int = 1,
+        context_id: int | None = None,
+        *,
+        imported: bool = False,
     ) -> Sequence[Trial]:
-        """Return the fastest distinct candidates, best first, without those that gave wrong
-        results.
+        """Return the fastest distinct candidates with correct results, best first; or, if
+        `imported`, those of other datasets, by their times there.
 
         If there are only upper bounds, return the candidates with the lowest upper bounds.
         """
         conditions = self._of_task(workload_id, target_id)
         if context_id is not None:
             conditions.append(Measurement.context_id == context_id)
+        if imported:
+            return self._fastest([*conditions, is_imported(self._reader)], count)
         fastest = self._fastest([*conditions, is_eligible(self._reader)], count)
         return fastest or self._fastest(
             [*conditions, is_bound_only(self._reader)], count, Measurement.bound_us
@@ -187,15 +177,6 @@ class Trials(Repository):
         is_trial = Measurement.job_id == job_id, Measurement.kind == MeasurementKind.TRIAL
         query = select(Measurement.id).where(*is_trial, Measurement.error.startswith(words, autoescape=True))
         return self.session.scalar(query.limit(1)) is not None
-
-    def best_imported(
-        self, workload_id: int, target_id: int, count: int = 1, context_id: int | None = None
-    ) -> Sequence[Trial]:
-        """Return the fastest distinct candidates of other datasets, by their times there."""
-        filters = [*self._of_task(workload_id, target_id), is_imported(self._reader)]
-        if context_id is not None:
-            filters.append(Measurement.context_id == context_id)
-        return self._fastest(filters, count)
 
     def best_incomparable(
         self, workload_id: int, target_id: int, count: int, context_id: int | None

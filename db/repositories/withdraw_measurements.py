@@ -45,8 +45,7 @@ class Withdrawals(Repository):
     """
 
     def count(self, name: str, since: float | None = None) -> Withdrawn:
-        """Return the numbers of rows that `withdraw` would change. Raises NotFound if there
-        is no such device."""
+        """Return the numbers of rows that `withdraw` would change, or raise NotFound."""
         from_device = self._is_measured_by(name, since)
         rows = self.session.scalar(select(func.count()).select_from(Measurement).where(from_device)) or 0
         is_based_on_them = Schedule.measurement_id.in_(_ids(from_device))

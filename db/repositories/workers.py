@@ -31,9 +31,6 @@ class Workers(Repository):
         values["changed_at"] = case((is_same, Worker.changed_at), else_=now())
         self.session.execute(insert.on_conflict_do_update(index_elements=["id"], set_=values))
 
-    def list_tuning_worker_ids(self) -> set[str]:
-        return {worker.id for worker in self.list_tuning()}
-
     def list_tuning(self) -> list[Worker]:
         """Return live workers that run rounds, by start: not stopped, resting or only
         importing."""
@@ -41,8 +38,7 @@ class Workers(Repository):
         return [row for row, i in infos if i.can_tune and not i.stopped and not i.missing_resource]
 
     def builder(self, toolchain: str) -> str | None:
-        """Return the builder of the newest live worker that runs rounds for a toolchain;
-        None if unknown."""
+        """Return the builder of a toolchain's newest live worker of rounds, or None."""
         infos = [row.info for row in self.list_tuning() if not row.info.missing_tools.get(toolchain)]
         return next((info.builder for info in reversed(infos) if info.builder), None)
 

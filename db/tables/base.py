@@ -46,8 +46,7 @@ def partial_index(name: str, *columns: str, condition: str, unique: bool = False
 
 
 class ValueType(TypeDecorator[Kind]):
-    """JSON column of a pydantic value or a list of them. Only fields that were set are
-    stored.
+    """JSON column of a pydantic value or a list of them; stores only fields that are set.
 
     Reading accepts the fields of any version; storing an unknown field raises.
     """

@@ -51,8 +51,7 @@ class Tick(Base):
 
 
 class LeaseRow(Base):
-    """Work that one process at a time does, under a lease. Rows remain, so that `attempt`
-    only grows."""
+    """Work for one process at a time, under a lease. Rows stay, so `attempt` only grows."""
 
     __tablename__ = "held_work"
     __table_args__ = (

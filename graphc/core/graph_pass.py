@@ -45,11 +45,6 @@ class Report:
     def matched(self) -> int:
         return self.fired + self.left.total()
 
-    def count_unchanged(self, reason: Leave) -> None:
-        """Count a match that the pass left unchanged, unless `reason` is empty."""
-        if reason.args:
-            self.left[str(reason)] += 1
-
 
 class ReportingPass(ABC):
     """A pass that reports what it rewrote. It keeps no state between two rewrites."""
@@ -82,7 +77,8 @@ class ReportingPass(ABC):
         try:
             replacement = rewrite(old)
         except Leave as reason:
-            report.count_unchanged(reason)
+            if reason.args:
+                report.left[str(reason)] += 1
         except Exception as error:
             self.count_error(error, report)
         else:
@@ -114,11 +110,7 @@ class Graph:
     def __init__(self, builder: Any, function: Any, lanes: int) -> None:
         self.lanes = lanes  # float32 numbers in a vector of the target
         self._builder, self._function = builder, function
-        self._look_up: Callable[[Any], Any] = lambda var: self._values.get(var)
-
-    def set_lookup(self, lookup: Callable[[Any], Any]) -> None:
-        """Look up variables by this function from now on; it also finds rewritten calls."""
-        self._look_up = lookup
+        self.look_up: Callable[[Any], Any] = lambda var: self._values.get(var)
 
     def producer(self, value: Any, *operators: str) -> Any | None:
         """Return the call bound to a variable, if it is of `operators` (or any)."""
@@ -129,14 +121,14 @@ class Graph:
 
     def bound_expression(self, value: Any) -> Any | None:
         """Return the expression bound to a variable; None for inputs and non-variables."""
-        return self._look_up(value) if isinstance(value, relax.Var) else None
+        return self.look_up(value) if isinstance(value, relax.Var) else None
 
     def is_constant(self, value: Any) -> bool:
         return isinstance(value, tvm.ir.GenericConst)
 
     def tuple_fields(self, value: Any) -> Any:
         """Return the fields of a tuple, or of the tuple that a variable is bound to."""
-        return (self._look_up(value) if isinstance(value, relax.Var) else value).fields
+        return (self.look_up(value) if isinstance(value, relax.Var) else value).fields
 
     def array(self, value: Any) -> Any:
         """Return a constant's numbers as a copy."""
@@ -290,7 +282,7 @@ class Pass(ReportingPass, Generic[Facts]):
 
         walk = CallWalk(builder, self.match, visit, read_constants=self.forward)
         if self.forward:
-            graph.set_lookup(walk.lookup_binding)
+            graph.look_up = walk.lookup_binding  # also finds rewritten calls
         return relax.analysis.remove_all_unused(walk.visit_expr(function))
 
 

@@ -155,7 +155,7 @@ def convert_to_relax(model: Any, shapes: Shapes, target: Any) -> Any:
     computes_wide = target is None or target.kind.name == "llvm"
     register_converters.patch_importer()
     read = widen_16bit_floats.read_as_float32 if computes_wide else onnx_file.read_tensor
-    onnx_file.patch_tensor_reader(read)
+    onnx_frontend.get_numpy = read
     # Pass no references to ONNX's checker, which from_onnx runs again.
     with target or contextlib.nullcontext(), warnings.catch_warnings():
         warnings.simplefilter("ignore")

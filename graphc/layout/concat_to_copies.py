@@ -1,5 +1,4 @@
-"""Compute concatenations along the last axis as copies, fused with the operators after
-them.
+"""Compute concatenations along the last axis as copies, fused with later operators.
 
 TVM's own function chooses the source tensor for every element, which prevents vector code.
 Here each part of a row has its own copy loop. Nested concatenations, as in dense blocks,

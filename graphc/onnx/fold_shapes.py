@@ -112,7 +112,9 @@ class Folding:
     def _append_sequence_constructs(self, names: Iterable[str]) -> None:
         """Add nodes that make these sequences, for readers that need a whole sequence."""
         for name in [name for name in names if name in self.sequences]:
-            self.kept.append(sequences_to_tensors.construct_sequence(name, self.sequences.pop(name)))
+            tensors = list(self.sequences.pop(name))
+            operator = "SequenceConstruct" if tensors else "SequenceEmpty"
+            self.kept.append(helper.make_node(operator, tensors, [name]))
 
     def set_value(self, name: str, value: Any) -> None:
         self.constants([numpy_helper.from_array(np.asarray(value), name)])

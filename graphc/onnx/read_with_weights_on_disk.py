@@ -6,7 +6,6 @@ become references to their bytes on disk, which are read once, when TVM converts
 
 import mmap
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from math import prod
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnx.external_data_helper import _get_all_tensors
-from tvm.relax.frontend.onnx import onnx_frontend
 
 from mallorn.graphc.onnx import protobuf_fields
 from mallorn.graphc.onnx.normalize_model import normalize
@@ -50,11 +48,6 @@ def list_weight_files(path: Path) -> list[str]:
     """Return the names of the files next to a model that hold weights. Raises ``DecodeError``."""
     places = [tensor.external_data for tensor in _get_all_tensors(_parse(path)[0])]
     return sorted({entry.value for place in places for entry in place if entry.key == "location"})
-
-
-def patch_tensor_reader(read_array: Callable[[TensorProto], Any]) -> None:
-    """Patch TVM's importer to read tensors with `read_array`, such as `array`."""
-    onnx_frontend.get_numpy = read_array
 
 
 def read_tensor(tensor: TensorProto) -> Any:

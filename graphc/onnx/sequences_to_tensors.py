@@ -3,7 +3,7 @@
 Exporters write Python lists as sequences: a loop appends tensors that are joined later.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import accumulate
 from typing import Any
 
@@ -15,11 +15,6 @@ def process_sequence_operator(walk: Any, node: NodeProto) -> bool:
     """Replace a sequence operator by operators on tensors; return False if impossible."""
     rule = _RULES.get(node.op_type)
     return rule is not None and not node.domain and rule(walk, node)
-
-
-def construct_sequence(name: str, tensors: Sequence[str]) -> NodeProto:
-    """Return a node that makes a sequence of tensors, for readers that need it whole."""
-    return helper.make_node("SequenceConstruct" if tensors else "SequenceEmpty", list(tensors), [name])
 
 
 def unsqueeze(walk: Any, tensor: str, axis: int, result: str) -> None:

@@ -108,14 +108,9 @@ def find_tried(database: Database, round_: LoadedRound, candidates: Sequence[Can
     row = round_.row
     with database.session() as session:
         job = Jobs(session).get(row.job_id, None)
-        of_round = (
-            row.workload_id,
-            row.target_id,
-            row.seen_upto,
-            job.context_id or 0,
-            limits_of(round_.options),
-        )
-        trials = Trials(session, job).find_tried(frozenset(candidates), *of_round)
+        of_round = row.workload_id, row.target_id, row.seen_upto, job.context_id or 0
+        limits = limits_of(round_.options)
+        trials = Trials(session, job).history(*of_round, limits, frozenset(candidates))
     return {trial.candidate for trial in trials if trial.outcome not in UNDECIDED}
 
 

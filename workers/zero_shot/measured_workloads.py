@@ -61,7 +61,6 @@ def rank_trials_by_context(
         return *differences, -1 if programs is None else programs
 
     for imported in (False, True):
-        read = trials.best_imported if imported else trials.best
         contexts = Contexts(session).of_workload(workload_id, target_id, imported=imported)
         other_contexts = sorted((c for c in contexts if own is None or c.id != own.id), key=group_key)
         for _, group in groupby(other_contexts, key=group_key):
@@ -69,7 +68,7 @@ def rank_trials_by_context(
             rows: dict[int, Sequence[Trial]] = {}
             for rank, context in product(range(few), members):
                 if context.id not in rows:
-                    rows[context.id] = read(workload_id, target_id, few, context.id)
+                    rows[context.id] = trials.best(workload_id, target_id, few, context.id, imported=imported)
                 if rank < len(rows[context.id]):
                     programs = count_other_programs(context)
                     setting = "alone" if programs is None else "inside a model"

@@ -64,8 +64,7 @@ def peak_score(scores: Vector, labels: Vector, groups: Groups, k: int) -> float:
 
 
 def network_score(scores: Vector, latencies_us: Vector, groups: Groups, weights: Weights, k: int) -> float:
-    """Return the least network time / its time with the fastest of each task's top k
-    scores.
+    """Return the least network time / its time with each task's fastest of the top k.
 
     Times are weighted by the task's number of calls. A failure counts as infinite latency,
     so a task whose top k all fail makes the result 0. Tasks that always fail are left out.

@@ -70,8 +70,7 @@ class PaCM(Neural):
     reads and writes (bytes, cache lines, reuse), in program order.
 
     Pruner (ASPLOS'25) differs: its second branch reads buffers and tiling patterns, its
-    layers are wider, and its loss is LambdaRank. Here the loss is squared error plus a
-    little LambdaRank.
+    layers are wider, and its loss is LambdaRank. Here it is mostly squared error.
     """
 
     KIND: ClassVar[str] = "pacm"

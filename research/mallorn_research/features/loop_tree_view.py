@@ -361,8 +361,7 @@ def _describe(sketch: Sketch, descriptors: tuple[float, ...], depths: tuple[int,
 
 
 def _flag_vector_loops(lines: Sequence[Line], extents: Numbers, limit: Numbers) -> Flags:
-    """Flag the inner spatial loops that are vectorised, up to `limit` (log2) iterations in
-    all."""
+    """Flag the vectorised inner spatial loops, up to `limit` (log2) iterations in all."""
     flags = np.zeros(extents.shape, dtype=np.bool_)
     for line in lines:
         fits, total, node = np.ones(len(extents), dtype=np.bool_), np.zeros(len(extents)), line

@@ -1,5 +1,4 @@
-"""Reads TOML rule files (kinds of tasks, shapes of real networks), and draws random tasks
-by their rules."""
+"""Reads TOML rule files (kinds of tasks, shapes of real networks); draws random tasks."""
 
 import tomllib
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,4 @@
-"""Pretrain base models: a cost model per operator and target, on rows selected by TCL if
-there are many."""
+"""Pretrain a cost model per operator and target; of many rows, TCL selects some."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress

@@ -142,8 +142,7 @@ def read_measurements(
 ) -> TrainingData:
     """Return the measurements of the named snapshot or, if None, a new one of `selection`.
 
-    Returns a sample of about `limit` rows. Raises NotFound if the snapshot, target or
-    operator is unknown.
+    Returns about `limit` rows. Raises NotFound for an unknown snapshot, target or operator.
     """
     if snapshot is None:
         frozen = take_snapshot(database, None, selection, progress)

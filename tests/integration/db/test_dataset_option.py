@@ -81,7 +81,8 @@ def test_a_job_learns_from_jobs_that_write_and_from_itself(datasets, dataset, ti
 @pytest.mark.parametrize("dataset", TIMES_US)
 def test_imported_rows_are_for_jobs_that_read(datasets, dataset):
     datasets.write(lambda session: session.execute(update(Measurement).values(kind="foreign", job_id=None)))
-    imported = datasets.ask(dataset, lambda trials, one: trials.best_imported(one, datasets.target_id, 9))
+    target = datasets.target_id
+    imported = datasets.ask(dataset, lambda trials, one: trials.best(one, target, 9, imported=True))
     assert len(imported) == (0 if dataset == "off" else 3)
 
 

@@ -248,7 +248,7 @@ def test_trials_of_candidates_are_found_however_old_they_are(long):
     asked = {replace(candidates[0], decisions=decisions) for decisions in ((3, 2), (7, 2), (3, 3))}
 
     def find(session):
-        return Trials(session).find_tried(asked, long.workloads["w0"], long.target_id)
+        return Trials(session).history(long.workloads["w0"], long.target_id, candidates=asked)
 
     found = {trial.candidate.decisions: trial.outcome for trial in long.read(find)}
     assert found == {(3, 2): Outcome.OK, (7, 2): Outcome.BUILD_ERROR}

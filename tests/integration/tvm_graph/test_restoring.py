@@ -51,7 +51,7 @@ def test_an_export_is_stored_once_under_the_keys_of_its_workloads(
         target = Targets(session).ensure(parse_target(mlp.target)).id
         for task in mlp.tasks:
             workload = Workloads(session).ids([task.key])[task.key]
-            [brought] = Trials(session).best_imported(workload, target)
+            [brought] = Trials(session).best(workload, target, imported=True)
             assert brought.latency_us == pytest.approx(1000)
             assert Trials(session).best(workload, target) == []
 

@@ -95,7 +95,7 @@ def test_they_teach_and_the_fastest_is_measured_by_the_next_job(log: Path, datab
     with database.transaction() as session:
         target_id = Targets(session).ensure(TARGET).id
         workload = session.scalars(select(Workload)).one()
-        [brought] = Trials(session).best_imported(workload.id, target_id)
+        [brought] = Trials(session).best(workload.id, target_id, imported=True)
         assert brought.latency_us == pytest.approx(2100.0)
         assert Trials(session).best(workload.id, target_id) == []
         workload_named(session, workload_key(product()))
