@@ -27,7 +27,7 @@ class TakenSnapshot(Value):
 
     name: str
     rows: int
-    filter: Mapping[str, object]
+    filter: Mapping[str, Any]
     digest: str
     upto: int
     created_at: float

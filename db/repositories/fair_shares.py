@@ -15,7 +15,7 @@ from mallorn.db.repositories.workers import FRESH_SEC
 from mallorn.db.tables import Device, Job, Round, Task, Worker
 
 BACKSTOP_SEC: Final = 180.0
-OVERLAP_SEC: Final = 20.0  # longer than a plan takes, which may not know what changed meanwhile
+OVERLAP_SEC: Final = 20.0  # longer than a plan, which may miss what changes meanwhile
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,7 +203,7 @@ class TaskHistory:
     own: ClosedRounds  # the job's closed rounds
     curve: WorkloadCurve  # closed rounds of the job, and of others in its measuring context
     open_rounds: tuple[WorkloadRound, ...]  # of the job
-    is_settled: bool  # whether its closed rounds are all stored, as LearningCurves.settle does
+    is_settled: bool  # whether LearningCurves.settle stored its closed rounds
 
 
 class TaskHistories(Repository):

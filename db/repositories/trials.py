@@ -57,9 +57,9 @@ class Trials(Repository):
         limits: TrialLimits | None = None,
         candidates: Collection[Candidate] | None = None,
     ) -> Sequence[Trial]:
-        """Return a workload's trials on a target up to measurement `upto`, oldest first: the
-        NEWEST ones, and of those before them the FASTEST with a time. With `candidates`,
-        return all trials of these instead.
+        """Return a workload's trials on a target up to measurement `upto`, oldest first:
+        the NEWEST ones, and of those before them the FASTEST with a time. With
+        `candidates`, return all trials of these instead.
 
         With `context_id`, only trials in that context; trials that reached no device
         belong to every context. With `limits`, failures that may not recur under these get

@@ -124,7 +124,8 @@ class Target:
 
     @property
     def toolchain(self) -> str:
-        """Tools that build for it: `cuda`, an instruction set, or NATIVE for the builder's."""
+        """Tools that build for it: `cuda`, an instruction set, or NATIVE for the
+        builder's."""
         if self.is_gpu:
             return self.kind
         instruction_set = self.attrs.get("mtriple", "").partition("-")[0]

@@ -191,7 +191,7 @@ def draft_plan(database: Database, job_id: str, max_new_rounds: int) -> PlanDraf
     first."""
     if not max_new_rounds:
         return None
-    with database.session() as session, suppress(MallornError):  # plan_job handles such errors
+    with database.session() as session, suppress(MallornError):  # plan_job handles them
         job = Jobs(session).get(job_id, None)
         options = KeptOptions.model_validate(job.options)
         is_bound = job.state == JobState.TUNING and job.context_id is not None

@@ -46,7 +46,8 @@ class DeviceLink:
 
 
 class SessionMonitor:
-    """The device's end: `fault` is why it must end the session, `cause` why the session exits."""
+    """The device's end: `fault` is why it must end the session, `cause` why the session
+    exits."""
 
     def __init__(self, log_path: Path | None, thread_cpus: Sequence[Collection[int]]) -> None:
         self.cause = self.fault = ""

@@ -34,7 +34,8 @@ class MachineFunction:
 
 
 def functions_of(text: str) -> list[MachineFunction]:
-    """Return the functions in assembly, without the runtime's (prefix `__`) if others exist."""
+    """Return the functions in assembly, without the runtime's (prefix `__`) if others
+    exist."""
     symbols = frozenset(_TYPED.findall(text))
     lines: list[str] = []
     bodies = [("", lines)]

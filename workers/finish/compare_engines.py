@@ -141,8 +141,9 @@ def _none_if_infinite(error: float) -> float | None:
 
 
 def _check_outputs(model: JobModel, engines: Engines, step_log: StepLog) -> dict[str, float]:
-    """Return the tuned model's error against each other engine, and drop engines not to time:
-    a tuned model with wrong outputs, and onnxruntime if the tuned one is on another host."""
+    """Return the tuned model's error against each other engine, and drop engines not to
+    time: a tuned model with wrong outputs, and onnxruntime if the tuned one is on another
+    host."""
     errors = engines.errors(TUNED)
     limit = engines.accepted_error
     is_like_untuned = UNTUNED in engines and engines.errors(UNTUNED).get(ONNXRUNTIME, inf) <= limit

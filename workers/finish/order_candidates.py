@@ -213,7 +213,8 @@ SOURCES: Final[dict[str, Sequence[AnswerSource]]] = {
 
 
 def order_by_answers(bench: Bench) -> TaskDecisions:
-    """Choose each task's first untimed candidate, stored or modelled, that passes the check."""
+    """Choose each task's first untimed candidate, stored or modelled, that passes the
+    check."""
     stage = bench.stage
     with stage.runtime.database.session() as session:
         tasks = Tasks(session).list_with_workloads(stage.job.id)
@@ -265,8 +266,9 @@ def _zero_shot_answers(stage: LeasedStage, workload: Workload, space: TvmSpace) 
 
 
 def order_by_guesses(bench: Bench) -> TaskDecisions:
-    """Take each task's likeliest first guess (a schedule that an analytic model proposes), or the
-    fastest inside this model before. Its rivals are other guesses; none is timed or checked."""
+    """Take each task's likeliest first guess (a schedule that an analytic model proposes),
+    or the fastest inside this model before. Its rivals are other guesses; none is timed or
+    checked."""
     stage, model = bench.stage, bench.model
     winners: list[Winner] = []
     losers: list[Contest] = []
@@ -294,8 +296,9 @@ def order_by_guesses(bench: Bench) -> TaskDecisions:
 
 
 def _ensure_inside_context(stage: LeasedStage) -> int:
-    """Return the id of the measuring context for times inside the model; create it if new. It is
-    of a device of this host, if any. Raises NoDevice if no device has the job's class."""
+    """Return the id of the measuring context for times inside the model; create it if new.
+    It is of a device of this host, if any. Raises NoDevice if no device has the job's
+    class."""
     devices = of_class(stage.runtime.fleet.devices(stage.target), stage.device_class)
     if not devices:
         raise no_device_error(stage.device_class)

@@ -193,7 +193,8 @@ class HostLock:
                 cores.unlock()
 
     def lock_shared(self, host_fd: int) -> None:
-        """Lock as soon as no process is alone or waits to be; on timeout, go on with a warning."""
+        """Lock as soon as no process is alone or waits to be; on timeout, go on with a
+        warning."""
         with self._open("gate") as gate_fd:
             until_sec = time.monotonic() + self.shared_patience_sec
             if not _lock_all((gate_fd, host_fd), fcntl.LOCK_SH, until_sec):

@@ -1,4 +1,4 @@
-"""Validates and builds a round's candidates on all builders; turns failures into results."""
+"""Builds a round's candidates on all builders; turns failures into results."""
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence

@@ -39,7 +39,7 @@ class TvmSpace(DecisionSpace):
         see: See | None = None,
         find_tried: FindTried | None = None,
     ) -> None:
-        """`find_tried` is needed if the searcher knows only a part of the task's history."""
+        """`find_tried` is needed if the searcher knows a part of the task's history."""
         super().__init__(sketches, descriptors, machine or assume_machine(target, compiler))
         self._program = program
         self._target = target

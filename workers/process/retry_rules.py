@@ -27,7 +27,7 @@ class RetryRule:
 
 
 def _returned(words: str, delay_sec: float, level: int = logging.WARNING) -> RetryRule:
-    """Return the rule for work that nobody is to blame for, and that may be claimed later."""
+    """Return the rule for work that is given back through nobody's fault."""
     return RetryRule(words, partial(WorkItems.return_work, delay_sec=delay_sec), level)
 
 

@@ -27,6 +27,6 @@ def missing_tools() -> Mapping[str, str]:
 def _missing_linker(instruction_set: str) -> str:
     """Return what is missing to link for another instruction set than this host's."""
     with suppress(HostFault):
-        if Path(link_command()[0]).name == "ld.lld":  # it links for all that LLVM compiles for
+        if Path(link_command()[0]).name == "ld.lld":  # it links for all of LLVM's
             return ""
     return f"a linker for {instruction_set} (apt-get install lld)"

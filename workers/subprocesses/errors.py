@@ -91,8 +91,8 @@ def pack_error(error: Exception) -> dict[str, Any]:
 
 
 def unpack_error(body: bytes) -> MallornError:
-    """Return the error to raise in the parent: of its class in mallorn.core.errors, else ChildFailed.
-    Untrusted code may send any text: texts are truncated, secrets redacted."""
+    """Return the error to raise in the parent: of its class in mallorn.core.errors, else
+    ChildFailed. Untrusted code may send any text: texts are truncated, secrets redacted."""
     try:
         fields = json.loads(body)
         kind, message, hint = (redact(str(fields[name])[:MESSAGE_LIMIT]) for name in _TEXTS)

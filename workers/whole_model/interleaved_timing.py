@@ -49,8 +49,9 @@ def time_interleaved(engines: Mapping[str, Timeable], passes: int = PASSES) -> d
     """Return each engine's latency in microseconds: the time of each burst (a series of
     calls), their median and its confidence interval.
 
-    Engines run in turn, so that a slow phase of the machine affects all. The others are suspended,
-    because onnxruntime's threads keep spinning after a call and would slow the next engine.
+    Engines run in turn, so that a slow phase of the machine affects all. The others are
+    suspended, because onnxruntime's threads keep spinning after a call and would slow the
+    next engine.
     """
     for engine in engines.values():
         engine.suspend()

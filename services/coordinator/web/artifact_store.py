@@ -100,7 +100,7 @@ class Store:
 
 
 class _ArchiveBuffer:
-    """File that a zip archive is written to; what was written is taken out piece by piece."""
+    """File that a zip archive is written to; what is written is taken out in pieces."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()

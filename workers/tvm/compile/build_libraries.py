@@ -95,8 +95,9 @@ class Watch:
 def compile_module(
     module: Any, target: str, sizes: CandidateSizes | None = None
 ) -> tuple[Any, Sequence[KernelFigures]]:
-    """Compile a scheduled module; return the library and the figures of its CUDA kernels. Raises
-    BodyTooLarge if `sizes` rejects it; for CUDA, KernelRefused, CannotLaunch or HostFault."""
+    """Compile a scheduled module; return the library and the figures of its CUDA kernels.
+    Raises BodyTooLarge if `sizes` rejects it; for CUDA, KernelRefused, CannotLaunch or
+    HostFault."""
     watches = [] if sizes is None else [Watch(sizes)]
     tvm_target, options = _codegen_target(target), {"tirx.disable_assert": True}
     try:
