@@ -122,7 +122,7 @@ def run_calls(
     with closing(results), ExitStack() as stack, suppress(ShutdownRequested):
         if remaining:
             session = stack.enter_context(closing(DeviceProcess(head, batch_dir, sandbox)))
-            results.record_device(session.device)
+            results.append({**mark, "device": session.device})
             print_message(f"the sandbox around candidates is {session.device['sandbox']}")
         while remaining and time.monotonic() < end_sec and not STOP.requested.is_set():
             key = remaining[0]["key"]
@@ -185,10 +185,6 @@ class ResultsFile:
             group = self._groups.get(line["key"])
             if group and line.get("run_us") and not is_disturbed(line["disturbed"]):
                 self._bests[group] = min(median(line["run_us"]), self._bests.get(group, inf))
-
-    def record_device(self, device: Json) -> None:
-        """Record which device measures next."""
-        self.append({**self._mark, "device": device})
 
     def with_best_time(self, call: Json) -> Json:
         """Return a call with the best known time of its program, against which it races."""

@@ -112,8 +112,8 @@ def _compare_model(model: JobModel, tuned_model: TunedModel, step_log: StepLog, 
             model.libraries.remove_library(tuned_model.winners)
         race = step_log.attempt(TIME, partial(_time_engines, model, engines))
     if (whole := model.whole_model.whole_file()) is not None:
-        timing = partial(_time_file, model, whole)
-        report.whole_file_us = step_log.attempt("time the whole file in onnxruntime", timing)
+        step = "time the whole file in onnxruntime"
+        report.whole_file_us = step_log.attempt(step, partial(_time_file, model, whole))
     if race is not None and race.latency_us:
         report.latency_us, report.conditions = dict(race.latency_us), race.conditions
     if UNTUNED in errors:
@@ -141,9 +141,8 @@ def _none_if_infinite(error: float) -> float | None:
 
 
 def _check_outputs(model: JobModel, engines: Engines, step_log: StepLog) -> dict[str, float]:
-    """Return the tuned model's error against each other engine, and drop engines not to
-    time: a tuned model with wrong outputs, and onnxruntime if the tuned one is on another
-    host."""
+    """Return the tuned model's error against each other engine; drop engines not to time: a
+    tuned model with wrong outputs, and onnxruntime if that model is on another host."""
     errors = engines.errors(TUNED)
     limit = engines.accepted_error
     is_like_untuned = UNTUNED in engines and engines.errors(UNTUNED).get(ONNXRUNTIME, inf) <= limit
@@ -182,21 +181,18 @@ def _are_outputs_correct(errors: Mapping[str, float], engines: Engines, step_log
         )
         return True
     if not errors[reference] <= limit:
-        step_log.log_skipped_step(
-            CHECK,
-            f"it computes something else than {_error_text(reference, errors, limit)}"
-            f"{engines.overflow_note(errors[reference])}",
-            HINT,
-        )
+        words = _error_text(reference, errors, engines)
+        step_log.log_skipped_step(CHECK, f"it computes something else than {words}", HINT)
         return False
     if not errors.get(ONNXRUNTIME, 0.0) <= limit:
         step_log.log_skipped_step(
             "agree with onnxruntime",
-            f"TVM computes something else: {_error_text(ONNXRUNTIME, errors, limit)}"
-            f"{engines.overflow_note(errors[ONNXRUNTIME])}",
+            f"TVM computes something else: {_error_text(ONNXRUNTIME, errors, engines)}",
         )
     return True
 
 
-def _error_text(name: str, errors: Mapping[str, float], limit: float) -> str:
-    return f"{title(name)}: relative error {errors[name]:.1e}, allowed {limit:.0e}; its time is left out"
+def _error_text(name: str, errors: Mapping[str, float], engines: Engines) -> str:
+    values = f"relative error {errors[name]:.1e}, allowed {engines.accepted_error:.0e}"
+    note = engines.overflow_note(errors[name])
+    return f"{title(name)}: {values}; its time is left out{note}"

@@ -71,11 +71,8 @@ class ChildFailed(ChildError):
 def pack_error(error: Exception) -> dict[str, Any]:
     """Return the JSON fields with which a child sends an exception to its parent."""
     if isinstance(error, ChildFailed):
-        return {
-            "kind": error.kind,
-            "message": error.message.removeprefix(f"{error.kind}: "),
-            "hint": error.hint,
-        }
+        message = error.message.removeprefix(f"{error.kind}: ")
+        return {"kind": error.kind, "message": message, "hint": error.hint}
     if isinstance(error, OSError) and error.errno in FULL:
         # A child writes to the temporary directory, unless the error names another file.
         error = StorageFull(f"the disk of {error.filename or tempfile.gettempdir()} is full")
@@ -91,8 +88,8 @@ def pack_error(error: Exception) -> dict[str, Any]:
 
 
 def unpack_error(body: bytes) -> MallornError:
-    """Return the error to raise in the parent: of its class in mallorn.core.errors, else
-    ChildFailed. Untrusted code may send any text: texts are truncated, secrets redacted."""
+    """Return the error to raise: of its class in mallorn.core.errors, else ChildFailed. A
+    child with untrusted code may send any text: it is truncated, secrets are redacted."""
     try:
         fields = json.loads(body)
         kind, message, hint = (redact(str(fields[name])[:MESSAGE_LIMIT]) for name in _TEXTS)

@@ -30,7 +30,7 @@ from mallorn.workers.sandbox.landlock import READ
 from mallorn.workers.subprocesses.pending_call import PendingCall
 from mallorn.workers.tvm.network.graph_recipes import precision_of
 from mallorn.workers.whole_model.device_engine import DeviceEngine, DevicePool
-from mallorn.workers.whole_model.interleaved_timing import KernelRacer
+from mallorn.workers.whole_model.interleaved_timing import Timeable
 
 # The graph recipe's faster erf and exp cause far smaller errors, a wrong schedule far larger ones.
 # An export's script has another limit: it compares only with onnxruntime, which sums in another order.
@@ -76,7 +76,7 @@ class IdleEngines:
                 engine.kill()
 
 
-class ModelEngine(KernelRacer, Protocol):
+class ModelEngine(Timeable, Protocol):
     """An inference engine with one model: a process on this host, or a model on a device."""
 
     @property

@@ -49,8 +49,7 @@ def title(name: str) -> str:
 
 class Engines:
     """The engines of one comparison, without onnxruntime for a module of TVM. Each is a
-    process, or all TVM engines share one device. If `attempt` returns None, the engine is
-    dropped."""
+    process, or all share a device. If `attempt` returns None, its engine is dropped."""
 
     def __init__(self, model: WholeModel, names: Iterable[str], attempt: Attempt = raise_failures) -> None:
         self._model = model

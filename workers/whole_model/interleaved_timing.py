@@ -37,11 +37,6 @@ class Timeable(Protocol):
     def resume(self) -> None: ...
     def kill(self) -> None: ...
     def time_bursts(self, bursts: int, number: int) -> list[float]: ...
-
-
-class KernelRacer(Timeable, Protocol):
-    """An engine that can also time each kernel of its model."""
-
     def time_kernels(self, seconds: float) -> dict[str, float]: ...
 
 
@@ -50,8 +45,7 @@ def time_interleaved(engines: Mapping[str, Timeable], passes: int = PASSES) -> d
     calls), their median and its confidence interval.
 
     Engines run in turn, so that a slow phase of the machine affects all. The others are
-    suspended, because onnxruntime's threads keep spinning after a call and would slow the
-    next engine.
+    suspended, since onnxruntime's threads spin after a call and would slow the next engine.
     """
     for engine in engines.values():
         engine.suspend()
@@ -91,7 +85,7 @@ def time_until_distinguishable(
 
 
 def time_kernels_interleaved(
-    engines: Sequence[KernelRacer], seconds: float, passes: int = PASSES
+    engines: Sequence[Timeable], seconds: float, passes: int = PASSES
 ) -> list[dict[str, float]]:
     """Return each engine's microseconds per kernel: medians of bursts, run in turn."""
     bursts: list[list[dict[str, float]]] = [[] for _ in engines]
