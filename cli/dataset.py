@@ -37,7 +37,7 @@ class TakenSnapshot(Value):
         """The snapshot's filter in words."""
         from mallorn.db.repositories.snapshots import Selection
 
-        return str(Selection(**self.filter))
+        return str(Selection.from_dict(self.filter))
 
 
 COLUMNS: Final = (

@@ -48,7 +48,7 @@ class SnapshotReader:
     def of(cls, database: Database, snapshot: Snapshot) -> "SnapshotReader":
         with database.transaction() as session:
             source = Sources(session).own().key
-        return cls(Selection(**snapshot.filter), snapshot.upto, source)
+        return cls(Selection.from_dict(snapshot.filter), snapshot.upto, source)
 
     def pages(self, database: Database, progress: Progress = ignore_progress) -> Iterator[Columns]:
         """Yield pages of rows, ordered by id, each read in a short transaction."""

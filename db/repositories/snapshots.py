@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 from uuid import uuid4
 
 from sqlalchemy import ColumnElement, Select, Subquery, case, func, select, text
@@ -81,6 +81,10 @@ class Selection:
         """Return the fields that are not None, for a JSON column."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        return cls(**values)
+
     def __str__(self) -> str:
         return ", ".join(f"{name} {value}" for name, value in self.as_dict().items()) or "everything"
 
@@ -96,9 +100,8 @@ class SnapshotRows(Repository):
     def find_newest_settled_id(self) -> int:
         """Return the newest id; no smaller one can follow. Needs a write transaction."""
         if self.session.get_bind().dialect.name == "postgresql":
-            # Rows get their ids before the commit: wait briefly for transactions that have
-            # some. The lock excludes itself, because two holders that then write rows would
-            # wait for each other.
+            # Rows get their ids before the commit: wait for transactions that have some. The
+            # lock excludes itself: two holders that write rows would wait for each other.
             self.session.execute(text("LOCK TABLE measurements IN SHARE ROW EXCLUSIVE MODE"))
         return self.session.scalar(select(func.coalesce(func.max(Measurement.id), 0))) or 0
 
