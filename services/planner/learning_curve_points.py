@@ -58,7 +58,7 @@ def curve_of(points: tuple[Point, ...], known_us: float | None) -> Curve | None:
 
 
 def last_gain(points: Sequence[Point], known_us: float | None, first: float) -> float:
-    """Return after how many trials the best last fell by more than noise, or else `first`."""
+    """Return after how many trials the best last fell by more than noise, or `first`."""
     best, last = known_us or inf, first
     for point in points:
         if point.best_us is not None and point.best_us < best * (1 - NOISE):
