@@ -27,7 +27,7 @@ class TakenSnapshot(Value):
 
     name: str
     rows: int
-    filter: Mapping[str, Any]
+    filter: Mapping[str, object]
     digest: str
     upto: int
     created_at: float

@@ -172,8 +172,7 @@ def check_cuda(is_gpu_elsewhere: bool) -> Iterator[Finding]:
 def check_model_import(
     graphs: "ModelCompiler", file: Path, shapes: dict[str, list[int]], target: Target
 ) -> str:
-    """Describe a model's inputs, or its part that compiles. Raises InvalidModel if none
-    does."""
+    """Describe a model's inputs, or its part that compiles; if none, raise InvalidModel."""
     try:
         report = graphs.read_signature(str(file.absolute()), shapes)
     except InvalidModel:

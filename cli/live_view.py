@@ -45,7 +45,7 @@ SILENCE_SEC: Final = 120.0
 Show = Callable[[JobStatus], None]
 # In these states the amount of work left is unknown: the bar moves without a percentage.
 UNCOUNTED: Final = (JobState.IMPORTING, JobState.FINISHING)
-# Weight of a new estimate against the old one, since single rounds are fast or slow by chance.
+# Weight of a new estimate against the old one: single rounds are fast or slow by chance.
 TRUST: Final = 0.3
 LONG_SEC: Final = 90 * 60.0
 

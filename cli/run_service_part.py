@@ -191,8 +191,7 @@ def device(
     set_up("device", config)
     print_note(f"device {device_name} measures for {device_target}")
     ports = range(port, port + PORTS)
-    # After `isolate_fleet_key`, which may restart this program and so lose the lock on its
-    # folder.
+    # After `isolate_fleet_key`, which may restart this program and so lose the lock.
     with create_process_folder("device"):
         serve_device(
             config.tracker_address,

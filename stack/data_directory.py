@@ -236,8 +236,7 @@ class DataDir:
             yield
 
     def has_users(self, patience_sec: float = 0.0) -> bool:
-        """Return whether any process is in `hold_user_lock`; wait for short checks by
-        others."""
+        """Return whether any process holds the user lock; wait for short checks by others."""
         with self.users_file.open("r+") as file:
             return not _lock_with_timeout(file, patience_sec)
 

@@ -107,7 +107,8 @@ class StackParts:
 
     def coordinator(self) -> ChildSpec:
         """Return the process of the coordinator, which serves users."""
-        return self._forked(COORDINATOR, partial(http_answers, f"{self.layout.url}/healthz"), "serve")
+        ready = partial(http_answers, f"{self.layout.url}/healthz")
+        return self._forked(COORDINATOR, ready, "serve")
 
     def loader(self) -> ChildSpec:
         """Return a process that loads bundled rows and cost models into the database."""

@@ -1,4 +1,4 @@
-"""Repairs of `mallorn doctor --repair`, which run before its checks and report each step."""
+"""Repairs of `mallorn doctor --repair`, which run before its checks."""
 
 import os
 import shutil
@@ -32,7 +32,7 @@ class FileQuarantine:
     folder: Path
 
     def move_file(self, uri: str) -> Path:
-        """Move a file of the artifact store to the folder. Raises StorageFull if that fails."""
+        """Move a file of the artifact store to the folder. Raises StorageFull."""
         fs, path = open_store(uri)
         place = self._quarantine_path(Path(path).name)
         try:
@@ -46,7 +46,7 @@ class FileQuarantine:
         return place
 
     def link(self, file: Path) -> Path:
-        """Hard-link a file into the folder, so that another file can replace the original."""
+        """Hard-link a file into the folder, so that another can replace the original."""
         place = self._quarantine_path(file.name)
         try:
             os.link(file, place)
@@ -118,7 +118,7 @@ def restore_database(url: str, aside: FileQuarantine) -> Iterator[str]:
                 hint=f"sqlite3 {file} .recover | sqlite3 NEW.db   saves what can be read "
                 "(docs/runbook.md, Damage)",
             ) from None
-    # The file is replaced at once: a service that started without it would create an empty one.
+    # Replaced at once: a service that started without the file would create an empty one.
     draft = file.with_name(f"{file.name}.restored")
     try:
         shutil.copyfile(backup, draft)

@@ -1,4 +1,4 @@
-"""Checks of a data directory: database, models, exports, cost models, leftovers and sandbox."""
+"""Checks of a data directory: database, stored files, leftovers and sandbox."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Groups of commands that import a command when it is used, also those of installed packages."""
+"""Groups of commands, also of installed packages, that are imported when used."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module

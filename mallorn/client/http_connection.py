@@ -38,7 +38,7 @@ _BY_NAME: Final[dict[str, type[MallornError]]] = {
     for name, value in vars(errors).items()
     if isinstance(value, type) and issubclass(value, MallornError)
 }
-# Error classes by HTTP status; 409 gives Conflict, the first of the two classes that have it.
+# Error classes by HTTP status; 409 gives Conflict, the first of its two classes.
 _BY_STATUS: Final = {
     value.status_code: value
     for value in reversed(_BY_NAME.values())

@@ -156,8 +156,7 @@ class Starter:
             self._process = None  # another command started a stack first: use that
 
     def wait_until_ready(self) -> StackInfo:
-        """Return the service once it answers, started if none runs. Raises Unavailable if
-        late."""
+        """Return the service once it answers; start it if none runs. Raises Unavailable."""
         deadline = time.monotonic() + START_TIMEOUT_SEC
         try:
             while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Addresses and keys that `mallorn login` keeps for later commands, in a file of mode 0600."""
+"""Addresses and keys that `mallorn login` keeps in a file of mode 0600."""
 
 import os
 import tempfile

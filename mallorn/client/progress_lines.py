@@ -110,7 +110,7 @@ class LineView:
 
 
 def print_line(line: str) -> None:
-    """Print a line to stderr; do nothing if that fails, for example because it is closed."""
+    """Print a line to stderr; do nothing if that fails, as when it is closed."""
     with suppress(OSError):
         sys.stderr.write(f"{escape_control_characters(line)}\n")
         sys.stderr.flush()

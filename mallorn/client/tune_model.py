@@ -87,7 +87,7 @@ def _rewrite_hints_for_python() -> Iterator[None]:
 
 
 def _follow(job: Job, directory: Path, progress: Progress | None) -> None:
-    """Wait until the job ends and fetch its first export meanwhile; on Ctrl-C pause the job."""
+    """Wait until the job ends, and fetch its first export; on Ctrl-C pause the job."""
     first = FirstExport(job, directory)
     show = progress or LineView(print_line).show
 

@@ -1,4 +1,4 @@
-"""Checks of HOST:PORT addresses: whether only this machine reaches them, and who listens."""
+"""Checks of HOST:PORT addresses: whether they are local, and which user listens."""
 
 import ipaddress
 import os

@@ -77,8 +77,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """Formats a record as one line of JSON, with the facts of `log_facts` and any
-    traceback."""
+    """Formats a record as a line of JSON, with the `log_facts` and any traceback."""
 
     def __init__(self, part: str) -> None:
         super().__init__()

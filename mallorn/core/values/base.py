@@ -6,11 +6,9 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Value(BaseModel):
-    """Base class of values: unknown keys are ignored, and fields with a default are
-    optional.
+    """Base class of values: unknown keys are ignored, and fields with a default are optional.
 
-    Code that stores a value writes `to_stored_json()`, which omits fields that were not
-    set.
+    Code that stores a value writes `to_stored_json()`, which omits unset fields.
     """
 
     model_config = ConfigDict(

@@ -98,7 +98,8 @@ class AppParts:
         patient = Database(settings.database_url, answer_sec=PATIENT_SEC)
         store, waker = Store(settings.artifacts), Waker(settings.redis_url)
         door, rates = Authenticator(settings, database), RateLimit(settings.quota_requests)
-        arriving = ConcurrentLimit(settings.quota_model_bytes, "bytes of models", REMOVE_MODELS, retry_sec=60)
+        quota_bytes = settings.quota_model_bytes
+        arriving = ConcurrentLimit(quota_bytes, "bytes of models", REMOVE_MODELS, retry_sec=60)
         uploads = ConcurrentLimit(settings.quota_uploads, "running uploads")
         few = ConcurrentLimit(MOST_AT_ONCE, "slow requests")
         stopping = Event()

@@ -100,7 +100,7 @@ class Store:
 
 
 class _ArchiveBuffer:
-    """File that a zip archive is written to; what is written is taken out in pieces."""
+    """File that a zip archive is written to, and from which its bytes are taken."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()

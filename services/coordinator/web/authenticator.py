@@ -1,10 +1,8 @@
-"""Authenticates callers by a key or a browser session, and checks the scopes that routes
-need.
+"""Authenticates callers by a key or a browser session, and checks the scopes that routes need.
 
-Keys are set in the environment or stored in SQL. A route with a safe method needs the
-scope `read`, any other `submit`. Routes that change shared things declare
-`openapi_extra=required_scopes_extra(Scope.ADMIN)`, which adds the scope to the OpenAPI
-document.
+Keys are set in the environment or stored in SQL. A route with a safe method needs the scope
+`read`, any other `submit`. Routes that change shared things declare `openapi_extra` by
+`required_scopes_extra(Scope.ADMIN)`, which adds the scope to the OpenAPI document.
 """
 
 import hmac
