@@ -79,7 +79,7 @@ def session_options(
 
 
 def _find_device() -> Any:
-    """Return this CPU as the provider's device, which is registered first. Raises LibraryRefused."""
+    """Register the provider if need be; return its device. Raises LibraryRefused."""
     with _lock:
         for _ in range(2):
             for device in onnxruntime.get_ep_devices():

@@ -124,7 +124,7 @@ class TargetDevice:
     def _check_outputs(self, library: Any, check: Json) -> Agreement:
         """Run a library once and compare its outputs with the expected ones.
 
-        Output buffers hold garbage before the run: an earlier candidate's values cannot pass.
+        Output buffers hold garbage before the run: earlier candidates' values cannot pass.
         """
         draws, seed, by = check["args"], check["seed"], Reference(**check["reference"])
         if self._drawn[0] != (draws, seed):

@@ -137,7 +137,7 @@ def _commit_round_results(
     results: dict[int, CallResult],
     endpoint: Endpoint,
 ) -> int | None:
-    """Commit results; close a completed round. Return how many are new; None if cancelled."""
+    """Commit results; close a complete round. Return the new ones; None if cancelled."""
     item, database = WorkItem.for_round(sent_round.round_id), runtime.database
     with database.transaction() as session:
         row = Rounds(session).get(sent_round.round_id)

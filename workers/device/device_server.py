@@ -62,7 +62,7 @@ class Registration:
         return self._tracker.fileno() if self._tracker is not None else None
 
     def renew_registration(self) -> None:
-        """Reconnect if necessary; offer again if a client with the match key never connected."""
+        """Reconnect if necessary; offer again if the match key's client never connected."""
 
         def register_or_renew() -> None:
             if self._tracker is None:
@@ -203,7 +203,7 @@ class DeviceServer:
                         break  # the other numbers may mean other files now
 
     def _kill_overdue_session(self) -> None:
-        """Kill the session at its deadline; as a signal's handler, even while this waits."""
+        """Kill the session at its deadline: a signal's handler, so it never waits."""
         if (running := self._running) is not None:
             # If it waits for its client, it is in no endless loop: the network stalled.
             is_unheard = is_waiting_on_descriptor(running.pid, running.connection.fileno())

@@ -1,8 +1,8 @@
 """Asks NVIDIA's driver, through ctypes, which GPUs this host has and whether a GPU still computes,
 and loads the CUDA runtimes that TVM needs.
 
-A device calls the driver only in short-lived forks: it also forks a process for every session,
-and a CUDA context does not survive a fork. Processes with threads run a new program instead.
+A device calls the driver only in short-lived forks: it forks a process for every session,
+and no CUDA context survives a fork. Processes with threads run a new program instead.
 """
 
 import ctypes

@@ -64,7 +64,7 @@ def random_fill(tensor: Any, low: float, high: float, seed: int) -> None:
 
 
 def draw_arguments(draws: Sequence[Any], seed: int) -> list[NDArray[Any]]:
-    """Draw arguments of these types, shapes and ranges in turn from one seeded generator."""
+    """Draw arguments of these types, shapes and ranges in turn by one seeded generator."""
     generator, values = np.random.default_rng(seed), []
     for dtype, shape, low, high in draws:
         is_whole = dtype.startswith(("int", "uint", "bool"))

@@ -95,8 +95,8 @@ class RpcSession:
         rpc_api.ServerLoop(connection_fd)
 
     def _exit_if_gpu_failed(self) -> None:
-        """Wait for the GPU; end this process if its CUDA context is broken, as after an error in
-        a kernel: only a new process gets another. The first call creates the context."""
+        """Wait for the GPU; end this process if its CUDA context is broken, as by an error
+        in a kernel: only a new process gets another. The first call creates the context."""
         try:
             tvm.device(self._target.kind, 0).sync()
         except Exception as error:
@@ -113,7 +113,7 @@ class RpcSession:
         return LoadMeter(lambda: ())
 
     def read_load_json(self) -> str:
-        """Return as JSON other programs' load since the last call, and what slows the GPU."""
+        """Return as JSON other programs' load since the last call, and the GPU's losses."""
         load = asdict(self._load_meter.read_load())
         gpu = self._gpu.read_load() if self._gpu is not None else GpuLoad(None)
         return json.dumps(load | ({"gpu_share": gpu.share, "gpu_words": gpu.words} if gpu.words else {}))

@@ -46,7 +46,7 @@ class DeviceLink:
 
 
 class SessionMonitor:
-    """The device's end: `fault` is why it must end the session, `cause` why the session exits."""
+    """The device's end. It ends the session for `fault`; the session exits for `cause`."""
 
     def __init__(self, log_path: Path | None, thread_cpus: Sequence[Collection[int]]) -> None:
         self.cause = self.fault = ""
@@ -120,6 +120,7 @@ class SessionMonitor:
             log.warning("a session printed: %s", quote_untrusted(line, None))
         if chunk and self._output_bytes <= OUTPUT_BYTES:
             return True
-        log.warning("a session printed more than %d KiB; the rest is discarded", OUTPUT_BYTES >> 10)
+        limit_kib = OUTPUT_BYTES >> 10
+        log.warning("a session printed more than %d KiB; the rest is discarded", limit_kib)
         self._output.close()
         return False

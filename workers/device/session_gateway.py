@@ -88,7 +88,7 @@ class SessionGateway:
         like: list[Any] | None,
         by_port: bool,
     ) -> tuple[Any, list[int]]:
-        """Open a session; return the answer and descriptors to send, which `descriptors` closes."""
+        """Open a session; return the answer and what to send; `descriptors` closes it."""
         host, port = tracker
         device_class = None if like is None else DeviceClass(*like)
         ticket, own_port, fds = secrets.token_hex(16), _NO_PORT, list[int]()
@@ -222,7 +222,7 @@ def _accept_client(
 
 
 def _greet_client(client: socket.socket, ticket: str) -> socket.socket | None:
-    """Answer a client's greeting and return the client if it has the ticket, else close it."""
+    """Answer and return a client that greets with the ticket; close another one."""
     client.settimeout(PATIENCE_SEC)
     try:
         words = read_greeting(client).split()

@@ -56,10 +56,10 @@ class TrackerClient:
     def request_device(
         self, key: str, timeout_sec: float, class_text: str = "", asker: socket.socket | None = None
     ) -> tuple[str, int, str] | None:
-        """Wait for a free server of `key`; return host, port and match key, None on timeout.
+        """Wait for a free server; return host, port and match key, or None on timeout.
 
         `class_text` is the text of a DeviceClass; trackers of older versions ignore it.
-        Raises Unavailable if `asker`, the client for which this waits, hangs up. After None,
+        Raises Unavailable if `asker`, the client for which this waits, leaves. After None,
         close this connection, or the tracker may assign it a server that nobody uses.
         """
         self._socket.settimeout(timeout_sec)

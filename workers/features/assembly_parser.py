@@ -34,7 +34,7 @@ class MachineFunction:
 
 
 def functions_of(text: str) -> list[MachineFunction]:
-    """Return the functions in assembly, without the runtime's (prefix `__`) if others exist."""
+    """Return assembly's functions, without the runtime's (prefix `__`) if others exist."""
     symbols = frozenset(_TYPED.findall(text))
     lines: list[str] = []
     bodies = [("", lines)]

@@ -44,7 +44,7 @@ _X86_NAMES: Final = re.compile(r"^[re]?([abcd])x$|^([abcd])l$|^[re]?([sd]i|[sb]p
 def code_features(target_kind: str, text: str) -> Matrix:
     """Return the features `code`: static instruction counts of one candidate's assembly.
 
-    Columns are log2(1 + count). Arithmetic and memory traffic are counted three times: once per
+    Columns are log2(1 + count). Arithmetic and memory traffic are counted three times: per
     instruction, in innermost loops only, and weighted by the estimated executions.
     """
     isa = instruction_set(target_kind, text)

@@ -100,7 +100,7 @@ def find_deviating_devices(entries: Sequence[ContestEntry]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Winner:
-    """The candidate to export for a task, and rivals, not yet checked, that are nearly as fast."""
+    """A task's candidate to export, and unchecked rivals that are nearly as fast."""
 
     contest: Contest
     slot: int
@@ -160,8 +160,8 @@ class Winner:
 
 
 def add_inside_times(winners: Sequence[Winner], times: Times, is_alone: bool) -> tuple[Winner, ...]:
-    """Return the winners with their times per call inside the model, as far as measured: upper
-    bounds unless `is_alone`, that is, no other work of this service ran meanwhile."""
+    """Return the winners with their times per call inside the model, as far as measured:
+    upper bounds unless `is_alone`: no other work of this service ran."""
     with_times = []
     for winner in winners:
         task = winner.contest.task

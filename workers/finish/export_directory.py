@@ -168,8 +168,8 @@ def reserve_export_uri(stage: LeasedStage) -> str:
 
 
 def upload(stage: LeasedStage, directory: Path, report: FinishReport) -> str:
-    """Upload export and report to the artifact store; return the export's URL. Remove an earlier
-    library of the job. Raises ExportFailed if script or archive do not match their digests."""
+    """Upload export and report; return the export's URL. Remove the job's earlier library.
+    Raises ExportFailed if script or archive do not match their digests."""
     (directory / REPORT).write_text(json.dumps(report.to_stored_json(), indent=1) + "\n")
     manifest = read_manifest(directory / MANIFEST)
     for name, digest in manifest.carried.items():

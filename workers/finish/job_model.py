@@ -121,9 +121,9 @@ class JobModel:
         return directory
 
     def compile(self, directory: Path, winners: Sequence[Winner]) -> TunedModel:
-        """Compile the model with the records of `write`, or take the library from the cache. If
-        the model has free dimensions, each tuned size runs its own kernels. Raises ExportFailed
-        if a schedule matches no function of the model, so that TVM compiled naive loops."""
+        """Compile the model with records, or take the library from the cache. With free
+        dimensions, each tuned size runs its own kernels. Raises ExportFailed if a
+        schedule matches no function of the model, so that TVM compiled naive loops."""
         library = directory.with_suffix(".so")
         if (description := self.libraries.copy_cached_library(winners, library)) is None:
             dynamic = self.stage.graph_report.dynamic
@@ -232,8 +232,8 @@ class JobModel:
 
 
 def place_on_device(model: JobModel) -> JobModel | None:
-    """Return the model set up to run in this host's processes if it has a device of the job,
-    else over RPC; None without a device. Raises Unavailable without a tracker."""
+    """Return the model set up to run on this host if it has a device of the job, else over
+    RPC; None without a device. Raises Unavailable if the tracker does not answer."""
     runtime, target = model.stage.runtime, model.stage.target
     like = model.stage.device_class
     devices = of_class(runtime.fleet.devices(target), like)

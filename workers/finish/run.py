@@ -299,8 +299,8 @@ def time_again(stage: LeasedStage) -> None:
     ):
         step_log, report = StepLog(stage), ReportDraft()
         model = JobModel.of(stage, graphs, folder, idle)
-        compiling = partial(compile_export, model)
-        tuned_model = step_log.attempt("compile the model with the exported schedules", compiling)
+        step = "compile the model with the exported schedules"
+        tuned_model = step_log.attempt(step, partial(compile_export, model))
         if tuned_model is not None:
             compare_and_time_engines(model, tuned_model, step_log, report)
         report.skipped_steps = step_log.entries

@@ -68,8 +68,8 @@ class StepLog:
         }
 
     def attempt(self, step: str, work: Callable[[], T]) -> T | None:
-        """Return the result of `work`. If it raises MallornError, log the step and return None;
-        but raise LeaseLost, StorageFull and WrongImport again: they end the finish."""
+        """Return the result of `work`, or log its MallornError and return None; but raise
+        LeaseLost, StorageFull and WrongImport again: they end the finish."""
         try:
             return work()
         except (LeaseLost, StorageFull, WrongImport):

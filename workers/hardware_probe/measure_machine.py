@@ -143,8 +143,8 @@ def derive_machine(timings: Sequence[TimedProbe], cores: int) -> Machine:
 
 
 def derive_gpu(timings: Sequence[TimedProbe], gpu: GpuAttributes, arch: str) -> Machine:
-    """Derive a GPU's speeds. Types without a probe have the rates of the architecture's typical GPU
-    with as many multiprocessors at this clock. Raises Unavailable if probes are missing."""
+    """Derive a GPU's speeds. Types without a probe have the rates of a typical GPU with
+    as many multiprocessors at this clock. Raises Unavailable if probes are missing."""
     typical = assume_typical_gpu(arch, gpu)
     best: dict[Finds, list[float]] = defaultdict(list)
     gflops: dict[str, float] = {}
@@ -158,15 +158,13 @@ def derive_gpu(timings: Sequence[TimedProbe], gpu: GpuAttributes, arch: str) -> 
             levels[probe.bytes] = rate / typical.cores
     if "float32" not in gflops or len(levels) < len(typical.caches) or len(best) < len(Finds):
         raise Unavailable("the probes for the target did not run on the device", hint="mallorn devices")
-    rates = [levels[size] for size in sorted(levels)]
-    caches = zip(typical.caches, rates, strict=True)
+    rates = [_rounded(levels[size]) for size in sorted(levels)]
+    caches = zip((cache.bytes for cache in typical.caches), rates, strict=True)
     return typical.model_copy(
         update={
             "core_gflops": _rounded(gflops["float32"] / typical.cores),
             "gflops": {name: _rounded(rate) for name, rate in (typical.gflops | gflops).items()},
-            "caches": tuple(
-                Cache(bytes=level.bytes, gbytes_per_sec=_rounded(rate)) for level, rate in caches
-            ),
+            "caches": tuple(Cache(bytes=n, gbytes_per_sec=rate) for n, rate in caches),
             "memory_gbytes_per_sec": _rounded(max(best[Finds.MEMORY])),
             "fork_us": _rounded(min(t.seconds for t in timings if t.probe.finds is Finds.FORK) * 1e6),
             "measured": True,

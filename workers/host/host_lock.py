@@ -166,7 +166,7 @@ class HostLock:
     """The host's locks. Other users and containers have others; those show as load."""
 
     folder: Path = field(default_factory=host_folder)
-    alone_patience_sec: float = 120.0  # longer than an unsuspendable compilation; a user waits
+    alone_patience_sec: float = 120.0  # longer than an unsuspendable compilation
     shared_patience_sec: float = 600.0  # longer than any model is timed
 
     @contextmanager
@@ -193,7 +193,7 @@ class HostLock:
                 cores.unlock()
 
     def lock_shared(self, host_fd: int) -> None:
-        """Lock as soon as no process is alone or waits to be; on timeout, go on with a warning."""
+        """Lock once no process is alone or waits to be; on timeout, warn and go on."""
         with self._open("gate") as gate_fd:
             until_sec = time.monotonic() + self.shared_patience_sec
             if not _lock_all((gate_fd, host_fd), fcntl.LOCK_SH, until_sec):

@@ -158,7 +158,7 @@ class Runner(Child):
 
     @method(limit_sec=_limit_with_device_wait)
     def time_model(self, model: DeviceModel, number: int, timeout_sec: float) -> list[float]:
-        """Time `number` runs with exclusive use of the host; return each run's microseconds."""
+        """Time `number` runs with exclusive use of the host; return microseconds."""
 
     @method(limit_sec=_limit_with_device_wait)
     def time_model_kernels(self, model: DeviceModel, seconds: float, timeout_sec: float) -> dict[str, float]:

@@ -84,7 +84,7 @@ class PassReport:
 
 @dataclass(frozen=True, slots=True)
 class RecipeReport:
-    """Effects of a model's graph passes, and how many functions are left that only move data."""
+    """Effects of a model's graph passes, and the functions left that only move data."""
 
     passes: list[PassReport]
     copies: list[RemainingCopy]
@@ -187,7 +187,7 @@ class ModelCompiler(Child):
 
     @method(limit_sec=3600.0)
     def extract(self, model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes) -> Extraction:
-        """Import a model, run the recipe's graph passes before tuning, and return all tasks."""
+        """Import a model, run the recipe's passes before tuning, and return all tasks."""
 
     @method(limit_sec=3600.0)
     def find_region(
@@ -301,7 +301,7 @@ class ModelCompiler(Child):
 
     @method(limit_sec=3600.0)
     def read_schedule_directory(self, directory: str, target: str) -> RestoredLog:
-        """Read a schedule directory's records; `problems` has those that cannot be rebuilt."""
+        """Read a directory's schedules; `problems` has those that cannot be rebuilt."""
 
     @method(limit_sec=1200.0)
     def read_metaschedule_log(self, directory: str, start: int, count: int) -> RestoredLog:
@@ -340,7 +340,7 @@ class ModelCompiler(Child):
 def open_sandboxed_compiler(
     *paths: Path, writes: Sequence[Path] = (), env: Mapping[str, str] | None = None
 ) -> Iterator[ModelCompiler]:
-    """Yield a ModelCompiler that can read only the user's `paths`, and write only to `writes`."""
+    """Yield a ModelCompiler that reads no user's files but `paths`, and writes to `writes`."""
     rights = [(str(path.absolute()), READ) for path in paths]
     rights += [(str(path), WRITE) for path in writes]
     with (

@@ -1,4 +1,4 @@
-"""Validates and builds a round's candidates on all builders; turns failures into results."""
+"""Validates and builds a round's candidates; turns failures into results."""
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence

@@ -73,7 +73,7 @@ class DeviceClock:
 
 @dataclass(eq=False)
 class DeviceRuns:
-    """Times candidates through the runner, which holds a device's session. `poll` never waits."""
+    """Times candidates by the runner, which holds a device; `poll` never waits."""
 
     runner: Runner
     tracker: str
@@ -271,7 +271,7 @@ class TimingDriftDetector:
         yield from self._recheck_references()
 
     def _recheck_references(self) -> Iterator[MeasureResult]:
-        """Time both references again; if both changed, yield later results as upper bounds."""
+        """Time both references again; if both changed, yield results as upper bounds."""
         results, self._unchecked = self._unchecked, []
         if not results or (share := self._drift_of(self._timing.fastest)) <= LARGEST_DRIFT:
             return

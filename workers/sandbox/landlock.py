@@ -55,8 +55,8 @@ def version() -> int:
 
 
 def restrict_process(paths: Iterable[tuple[Path, int]] | None, opens_network: bool) -> int:
-    """Restrict this process to these paths and rights; return Landlock's version. Skip missing
-    paths; None allows all files. `opens_network` allows TCP. Raises OSError."""
+    """Restrict this process to these paths and rights; return Landlock's version. Missing
+    paths are skipped; None allows all. `opens_network` allows TCP. Raises OSError."""
     kernel_version = version()
     file_rights = [bits for first, bits in _KNOWN.items() if first <= kernel_version]
     files = 0 if paths is None else max(file_rights)

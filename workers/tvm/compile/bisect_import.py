@@ -127,7 +127,7 @@ class _Search:
         self._cases: dict[str, tuple[ModelProto, Arrays]] = {}  # by the name of a node
 
     def differences(self, start: int, stop: int) -> Iterator[NodeDifference]:
-        """Yield a part's nodes whose outputs differ, in order, until the first wrong one."""
+        """Yield a part's nodes with other outputs, in order, until the first wrong one."""
         step = max(1, -(-(stop - start) // PARTS))
         for first in range(start, stop, step):
             last = min(first + step, stop)

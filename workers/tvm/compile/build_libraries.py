@@ -95,8 +95,8 @@ class Watch:
 def compile_module(
     module: Any, target: str, sizes: CandidateSizes | None = None
 ) -> tuple[Any, Sequence[KernelFigures]]:
-    """Compile a scheduled module; return the library and the figures of its CUDA kernels. Raises
-    BodyTooLarge if `sizes` rejects it; for CUDA, KernelRefused, CannotLaunch or HostFault."""
+    """Compile a scheduled module; return the library and its CUDA kernels' figures. Raises
+    BodyTooLarge if `sizes` rejects it; for CUDA KernelRefused, CannotLaunch, HostFault."""
     watches = [] if sizes is None else [Watch(sizes)]
     tvm_target, options = _codegen_target(target), {"tirx.disable_assert": True}
     try:

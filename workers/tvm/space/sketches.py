@@ -41,7 +41,7 @@ Samples = dict[str, list[list[Any]]]  # sampled decisions by the sketch's steps 
 
 @lru_cache(maxsize=64)
 def design_space(tir: str, target: str) -> list[Sketch]:
-    """Return a program's sketches in TVM's order. Raises Unschedulable if there are none."""
+    """Return a program's sketches in TVM's order. Raises Unschedulable without any."""
     try:
         traces = {trace_text(schedule.trace): schedule.trace for schedule in _schedules(tir, target)}
         if not traces:

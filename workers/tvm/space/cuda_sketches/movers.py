@@ -77,8 +77,8 @@ def share_vectors(schedule: Any, block: Any, run: int, first: Any) -> list[str]:
 def share_tiles(
     schedule: Any, block: Any, source: Any, across: Sequence[Any], along: Sequence[Any], run: int
 ) -> list[str]:
-    """Move tiles through shared memory; return the names of the choices. Elements of `source` are
-    neighbours along the axes `across`, in runs of `run`; elements of the result along `along`."""
+    """Move tiles through shared memory; return the choices' names. Elements of `source` are
+    neighbours along `across`, in runs of `run`; elements of the result along `along`."""
     statement = schedule.get(block)
     size, result_size = (int(element_bytes(str(x.dtype))) for x in (source, statement.writes[0].source))
     index = [hash(region.source) for region in statement.reads].index(hash(source))
@@ -133,8 +133,8 @@ def run_length(loads: Sequence[Any], axes: Sequence[Any], strides: Sequence[int]
 def transposed_tensor(
     loads: Sequence[Any], axes: Sequence[Any]
 ) -> tuple[Any, Sequence[Any], Sequence[Any], int] | None:
-    """Return the first tensor whose neighbours differ from the result's, the axes of its and of
-    the result's neighbours, and what vectors' lengths must divide; None without such a tensor."""
+    """Return the first tensor whose neighbours differ from the result's, the axes of both
+    tensors' neighbours, and what vectors' lengths must divide; None if there is none."""
     for buffer, indices in loads:
         maybe_steps, first = blocks.steps_of(buffer, indices, axes, len(axes))
         steps = [step or 0 for step in maybe_steps]
