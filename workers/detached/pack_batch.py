@@ -217,7 +217,7 @@ class Packing:
             raise self._refuse("the first round", is_added)
         return bool(is_added)
 
-    def _add_if_it_fits(self, files: dict[str, bytes], calls: Sequence[run_batch.Json]) -> bool:
+    def _add_if_it_fits(self, files: dict[str, bytes], calls: list[run_batch.Json]) -> bool:
         """Add files and measurements, or return False if they would exceed the limit."""
         added_bytes = sum(len(zlib.compress(data)) + ENTRY_BYTES for data in files.values())
         if self._bytes + added_bytes > self._limit_bytes:
