@@ -187,7 +187,8 @@ class WorkItems(Repository):
             return
         row = Leases(self.session).get(hold.item)
         left_by, workers = [*(row.left_by or ()), row.holder or ""], Workers(self.session)
-        has_tried_all = len(left_by) >= MAX_LOSSES and not workers.list_tuning_worker_ids() - set(left_by)
+        live = {worker.id for worker in workers.list_tuning()}
+        has_tried_all = len(left_by) >= MAX_LOSSES and live.issubset(left_by)
         job_id = row.job_id or ""
         self.lock_job(job_id)
         if has_tried_all or len(workers.hosts(left_by)) >= MAX_LOSSES:

@@ -159,9 +159,7 @@ class LearningCurves(Repository):
     def drop_of_job(self, job_id: str) -> None:
         """Delete what is stored of a job's rounds, after its measuring context has changed."""
         rounds = select(Round.workload_id, Round.target_id).where(Round.job_id == job_id, ~_IS_OPEN)
-        self.drop(
-            [(workload_id, target_id) for workload_id, target_id in self.session.execute(rounds.distinct())]
-        )
+        self.drop(self.session.execute(rounds.distinct()).all())
 
     def _lock(self, target_id: int) -> None:
         self.lock_name(f"learning curves of target {target_id}")

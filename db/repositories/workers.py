@@ -31,9 +31,6 @@ class Workers(Repository):
         values["changed_at"] = case((is_same, Worker.changed_at), else_=now())
         self.session.execute(insert.on_conflict_do_update(index_elements=["id"], set_=values))
 
-    def list_tuning_worker_ids(self) -> set[str]:
-        return {worker.id for worker in self.list_tuning()}
-
     def list_tuning(self) -> list[Worker]:
         """Return live workers that run rounds, by start: not stopped, resting or only
         importing."""
