@@ -34,29 +34,19 @@ class View:
         return rows.reshape(len(rows), *self.shape)
 
 
-VIEWS: Final[dict[str, View]] = {}
-"""Every declared view by its name."""
-
-
-def declare(view: View) -> View:
-    """Add a view to VIEWS and return it; its extractor is in `mallorn/core/registry.py`."""
-    VIEWS[view.name] = view
-    return view
-
-
-DECISIONS: Final = declare(View("decisions", 1, (136,)))
+DECISIONS: Final = View("decisions", 1, (136,))
 """Sizes of the work, tiles and listed choices; computed from decisions without lowering."""
 
-PRIMITIVES: Final = declare(View("primitives", 1, (40, 24)))
+PRIMITIVES: Final = View("primitives", 1, (40, 24))
 """The sketch's choices, and instructions with decisions, one per line (TLP); not lowered."""
 
-LOOPS: Final = declare(View("loops", 1, (48, 20)))
+LOOPS: Final = View("loops", 1, (48, 20))
 """The loop tree in preorder: present, parent's line (-1 at a root), features of the node."""
 
-STATEMENTS: Final = declare(View("statements", 1, (12, 165), lowered=True))
+STATEMENTS: Final = View("statements", 1, (12, 165), lowered=True)
 """MetaSchedule's 164 features of each store statement, after lowering."""
 
-CODE: Final = declare(View("code", 1, (48,), lowered=True, needs_code=True))
+CODE: Final = View("code", 1, (48,), lowered=True, needs_code=True)
 """Instruction counts of the generated code (Tuna)."""
 
 
@@ -77,12 +67,16 @@ class Count(IntEnum):
 
 ACCESSES: Final = 8  # memory accesses of a program in `executed`, four columns of traffic each
 
-EXECUTED: Final = declare(View("executed", 1, (len(Count) + 4 * ACCESSES,), lowered=True, needs_code=True))
+EXECUTED: Final = View("executed", 1, (len(Count) + 4 * ACCESSES,), lowered=True, needs_code=True)
 """Counts of executed instructions, and of cache lines moved (Tuna)."""
 
-KERNELS: Final = declare(View("kernels", 1, (38,), lowered=True))
+KERNELS: Final = View("kernels", 1, (38,), lowered=True)
 """Launch sizes, occupancy, memory traffic and a model of the time of lowered CUDA kernels."""
 
+#: Every view by its name. The extractors are in `mallorn/core/registry.py`.
+VIEWS: Final = {
+    view.name: view for view in (DECISIONS, PRIMITIVES, LOOPS, STATEMENTS, CODE, EXECUTED, KERNELS)
+}
 ROUNDING = 1e-4
 
 

@@ -63,8 +63,7 @@ def propose_first_valid(
 def propose_defaults(
     space: Space, history: Sequence[Trial], candidate_filter: Filter, count: int
 ) -> list[Proposal]:
-    """Return the space's valid default candidates if nothing was tried yet. Otherwise
-    return only defaults whose trials were lost or withdrawn."""
+    """Return valid defaults: all if nothing was tried yet, else lost and withdrawn ones."""
     is_first = not was_tried(history)
     withdrawn = (trial for trial in history if trial.outcome is Outcome.WITHDRAWN)
     withdrawn_defaults = [
@@ -90,8 +89,7 @@ def as_pending_trials(proposals: Sequence[Proposal]) -> list[Trial]:
 def random_fill(
     space: Space, candidate_filter: Filter, count: int, rng: np.random.Generator
 ) -> list[Proposal]:
-    """Return `count` random valid candidates, spread over the sketches; fewer only if the
-    space seems to have no more."""
+    """Return `count` random valid candidates of all sketches; fewer if the space ends."""
     proposals: list[Proposal] = []
     draws_without_new = invalid = 0
     while len(proposals) < count and draws_without_new < PATIENCE and invalid < MAX_INVALID:

@@ -51,10 +51,10 @@ def read_bases_list(folder: Path) -> Shipped | None:
     return Shipped.model_validate_json(path.read_bytes()) if path.is_file() else None
 
 
-def has_bundled_models(url: str, folder: Path = FOLDER) -> bool:
+def has_bundled_models(url: str) -> bool:
     """Return whether a database has the bundled models. Raises MallornError without bases.json."""
     try:
-        return _has_all_bases(url, _require_bases_list(folder))
+        return _has_all_bases(url, _require_bases_list(FOLDER))
     except (OSError, ValueError):
         return False  # bring_along logs the reason
 

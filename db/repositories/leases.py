@@ -117,8 +117,7 @@ class Leases(Repository):
         return self.session.scalars(jobs).all()
 
     def free_expired_work(self, job_id: str | None) -> Sequence[Loss]:
-        """Free a job's work whose lease expired, and count a death of each holder. `job_id`
-        None stands for work that belongs to no job."""
+        """Free a job's expired work, count its holders' deaths; None stands for no job."""
         self.lock_jobs(select(Job.id).where(Job.id == job_id))
         is_of_job = LeaseRow.job_id.is_not_distinct_from(job_id)
         return self._free_and_count_losses(and_(_has_expired(), is_of_job), LeaseRow.deaths, MAX_DEATHS)

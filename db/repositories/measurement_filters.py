@@ -73,8 +73,7 @@ def is_eligible(reader: Owner | None) -> ColumnElement[bool]:
 
 
 def is_bound_only(reader: Owner | None) -> ColumnElement[bool]:
-    """Return the condition for rows measured here with an upper bound instead of a time.
-    Refuted candidates are excluded."""
+    """Return the condition for unrefuted rows measured here with only an upper bound."""
     is_own = Measurement.kind.not_in(IMPORTED)
     return and_(is_own, Measurement.bound_us.is_not(None), ~_refuted(reader))
 

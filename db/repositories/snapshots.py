@@ -100,9 +100,8 @@ class SnapshotRows(Repository):
     def find_newest_settled_id(self) -> int:
         """Return the newest id; no smaller one can follow. Needs a write transaction."""
         if self.session.get_bind().dialect.name == "postgresql":
-            # Rows get their ids before the commit: wait briefly for transactions that have
-            # some. The lock excludes itself, because two holders that then write rows would
-            # wait for each other.
+            # Rows get their ids before the commit: wait for transactions that have some. The
+            # lock excludes itself: two holders that write rows would wait for each other.
             self.session.execute(text("LOCK TABLE measurements IN SHARE ROW EXCLUSIVE MODE"))
         return self.session.scalar(select(func.coalesce(func.max(Measurement.id), 0))) or 0
 

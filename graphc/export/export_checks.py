@@ -52,8 +52,6 @@ _NARROW = (b"NBits", b"BlockQuantized", b"DequantizeLinear")
 # Operators of 8-bit weights whose inputs onnxruntime rounds to 8 bits, and we to 16 bits or not at all.
 ROUNDING = frozenset((b"DynamicQuantizeLSTM",))
 _QUANTISED = (b"QuantizeL", b"QLinear", b"QGemm", b"QAttention", b"MatMulInteger", b"ConvInteger")
-
-
 Spec = Mapping[str, Any]  # of an input: name, dtype and shape
 
 

@@ -88,7 +88,6 @@ for c in range({chunks}):
         y[{row}, c * {lanes} + i] = d * gamma[c * {lanes} + i] + beta[c * {lanes} + i]
 """
 
-
 LAYER_NORM = "relax.nn.layer_norm"
 _SOFTMAXES = {"relax.nn.softmax": _SHARES, "relax.nn.log_softmax": _LOGARITHMS}
 

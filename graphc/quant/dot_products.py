@@ -47,7 +47,6 @@ OFFSET = 128  # shift from signed to unsigned bytes
 _EXACT = 2**24 // 255  # bytes whose sum is exact in float32
 _WIDER = {"int8": ("int16", "int32"), "uint8": ("int16", "int32"), "int16": ("int32",)}
 
-
 dot_product_function.register(INSTRUCTION, DOT, LLVM)
 
 

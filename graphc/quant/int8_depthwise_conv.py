@@ -84,7 +84,6 @@ def main(
         sums = g.call_function("taps", function, [facts.data, zero, call.args[1]], call.ty)
         if not facts.zero:
             return sums
-        # Subtract the zero point's share of the sums, which is the same everywhere: margins
-        # hold it, too.
+        # Subtract the zero point's share of the sums, which is the same even at margins.
         zero_sums = g.array(call.args[1]).sum(axis=(0, 1, 2)) * float(facts.zero)
         return relax.op.subtract(sums, relax.const(zero_sums.astype("float32")))

@@ -58,8 +58,6 @@ FEATURES = {
     "avx512bw": (16, _format_byte_pair_function(16, "+avx512f,+avx512bw", "avx512.pmaddw.d.512")),
     "avx2": (8, _format_byte_pair_function(8, "+avx2", "avx2.pmadd.wd")),
 }
-
-
 INSTRUCTIONS: dict[str, DotInstruction] = {}
 for _feature, (_lanes, _text) in FEATURES.items():
     # Schedule rules for VNNI are named by lanes only; others have a suffix.

@@ -172,8 +172,6 @@ for i in T.vectorized({lanes}):
     {target} = (q * f * f + f + T.float32(1)) * power
     {target} = T.float32({scale}) / (T.float32(1) + {target}) - T.float32({less})
 """
-
-
 # Other activations of `x`, with one or two numbers.
 ACTIVATIONS = {
     "relu": "T.max({x}, T.float32(0))",

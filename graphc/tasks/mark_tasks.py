@@ -187,8 +187,6 @@ def contiguous_axis(block: Any) -> int:
 
 
 UNLIMITED = -1  # zero would make TVM draw for ever
-
-
 # Parts of the terms for the cores; results that are too few; terms that are worth splitting.
 PARTS, FEW, MANY = 16, 64, 1 << 14
 

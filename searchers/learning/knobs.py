@@ -162,7 +162,6 @@ class KnobOrder:
 
 knob_order_of = lru_cache(maxsize=256)(KnobOrder)
 
-
 SMOOTHING = 0.2  # uniform share of a distribution fit by counting
 
 

@@ -45,8 +45,7 @@ _UNKNOWN_US: Final = 1e9  # for sketches without a time model, whose guesses kee
 
 
 def gpu_model(sketch: Sketch, nests: Sequence[Nest], machine: Machine) -> Any:
-    """Return the `GpuModel` of a sketch; None if it is neither of a kind of ours nor one of
-    MetaSchedule's that have models."""
+    """Return the `GpuModel` of a sketch of ours or MetaSchedule's; None if it has none."""
     kind = str(sketch.facts.get("kind", _STOCK))
     name = kind if kind in REGISTRY["gpu_model"] else _UNKNOWN_KIND
     return resolve("gpu_model", name)(sketch, nests, machine)

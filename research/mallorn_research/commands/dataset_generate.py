@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from mallorn_research.generate.task_rule_file import Drawn
 
 PRIORITY: Final = -1000  # after all other jobs
-
-
 # Columns of the tasks that `--dry-run` lists, and of submitted jobs.
 TASK_COLUMNS: Final = key_columns(job="JOB", kind="KIND", shape="SHAPE", candidates="CANDIDATES")
 JOB_COLUMNS: Final = key_columns(id="JOB", name="NAME", search="SEARCH", tasks="TASKS", trials="TRIALS")

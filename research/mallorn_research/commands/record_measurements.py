@@ -21,8 +21,6 @@ from mallorn.core.version import VERSION
 ROUND_SIZE: Final = 16
 #: More tasks than any model has, so that only the budget of each task ends a job.
 MOST_TASKS: Final = 1000
-
-
 _COUNTS: Final = {"sketches": "SKETCHES", "candidates": "CANDIDATES", "failures": "FAILURES"}
 COLUMNS: Final = key_columns(name="NAME", op="OPERATOR", **_COUNTS, best_us="BEST (us)")
 

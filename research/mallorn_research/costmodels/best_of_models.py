@@ -28,8 +28,7 @@ CLEARLY: Final = 0.005  # accuracy by which a later learner must be better
 
 
 def spread_factor(prediction: Prediction, labels: Vector) -> float:
-    """Return the factor on predicted deviations by which 80 % of labels are in their
-    intervals. It is 1 if there are no labels."""
+    """Return the factor on deviations that covers 80 % of the labels; 1 without labels."""
     if not len(labels):
         return 1.0
     deviations = np.abs(prediction.mean - labels) / np.maximum(prediction.std, LEAST_SPREAD)

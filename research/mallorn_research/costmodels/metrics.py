@@ -52,8 +52,7 @@ def mean_of_tasks(metric: Figure, scores: Vector, labels: Vector, groups: Groups
 
 
 def peak_score(scores: Vector, labels: Vector, groups: Groups, k: int) -> float:
-    """Return the mean, over groups and i = 1..k, of best latency / best of the top i. The
-    top i are the rows with the highest scores."""
+    """Average best latency / best of the i highest scores over groups and i = 1..k."""
     peaks = []
     for lines in iterate_group_rows(groups):
         speed = np.exp(labels[lines].astype(np.float64))

@@ -104,8 +104,7 @@ class TrainingRows(NamedTuple):
 def train_network(
     network: Network, start: Layers, rows: TrainingRows, batches: Indices, unseen: Indices, rate: float
 ) -> Layers:
-    """Train a network; return the layers that scored the rows `unseen` best. Return the
-    last layers if `unseen` is empty."""
+    """Train a network; return its layers that score `unseen` best, or the last ones."""
     import torch
 
     layers = {name: layer.copy() for name, layer in start.items()}

@@ -44,8 +44,7 @@ class AxisKind(IntEnum):
 
 @dataclass(eq=False, slots=True)
 class Loop:
-    """A loop, shared by the blocks inside it. Its extent is the product of `factors`, of
-    which a fused loop has several."""
+    """A loop, shared by the blocks inside it; its extent is the product of `factors`."""
 
     factors: tuple[Number, ...]
     axis: int = 0  # which axis of its block the loop is a part of, counted from the innermost
@@ -74,8 +73,7 @@ class TracedNest:
     unroll: Number = NONE
 
     def neighbour(self, block: TracedBlock, way: int) -> TracedBlock:
-        """Return the next block (`way` 1) or the previous one (-1) that is not inlined.
-        Return `block` itself if there is none."""
+        """Return the next (`way` 1) or previous (-1) block not inlined, else `block`."""
         following = self.blocks[self.blocks.index(block) :: way][1:]
         return next((item for item in following if not item.inlined), block)
 

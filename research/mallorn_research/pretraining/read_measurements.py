@@ -180,9 +180,7 @@ def read_measurements(
         return TrainingData(tasks, frozen.name, frozen.upto, Networks(session).call_counts_by_network())
 
 
-def read_training_data(
-    path: Path, progress: Progress = ignore_progress, limit: int = MOST_ROWS
-) -> TrainingData:
+def read_training_data(path: Path, progress: Progress = ignore_progress) -> TrainingData:
     """Return the measurements of a recording, or of an export or its measurement file.
 
     Raises NotFound if a file is missing, InvalidRequest if it cannot be read completely.
@@ -190,7 +188,7 @@ def read_training_data(
     directory = path.parent if path.name == MEASUREMENT_TABLE.file else path
     if directory.is_dir():
         reader = open_export(directory)
-        sample, skipped_rows = TaskSample(reader.rows, limit), Counter[str]()
+        sample, skipped_rows = TaskSample(reader.rows), Counter[str]()
         networks = defaultdict[str, dict[str, int]](dict)
         rows_read = 0
         for batch in reader.batches(MEASUREMENT_TABLE):
@@ -225,7 +223,7 @@ def read_training_data(
         return TrainingData(tasks, str(reader.snapshot["name"]), networks=networks, skipped=skipped_rows)
     if not path.exists():
         raise NotFound(f"there is no file {path}", hint="mallorn dataset export DIR")
-    # Recordings are small: `limit` does not apply to them.
+    # Recordings are small: MOST_ROWS does not apply to them.
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     tasks = [

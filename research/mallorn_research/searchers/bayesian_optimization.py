@@ -111,8 +111,6 @@ ACQUISITIONS: Final[dict[str, Acquisition]] = {
     "pi": probability_of_improvement,
     "lcb": lower_bound,
 }
-
-
 ROWS: Final = 192  # most rows that the process is fit to
 FEWEST: Final = 8  # timed trials that a fit needs
 

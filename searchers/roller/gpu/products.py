@@ -158,8 +158,7 @@ class CudaCoreProduct(SketchModel):
         lane_bytes = facts["neighbours"][1] * element
         stored_bytes = rows * columns * element
         stored_bytes *= _sectors_ratio(choices["columns threads"] * lane_bytes, lane_bytes, is_aligned)
-        # Blocks that run at a time share what they load through the L2 cache: blocks of a
-        # row follow each other.
+        # Blocks that run together share loads through L2: those of a row follow each other.
         at_once = np.minimum(blocks, self.machine.cores)
         side = np.minimum(choices["columns grid"], at_once)
         loaded_numbers = blocks / at_once * (side * columns + np.ceil(at_once / side) * rows)
