@@ -62,8 +62,7 @@ class Trials(Repository):
         return all trials of these instead.
 
         With `context_id`, only trials in that context; trials that reached no device belong
-        to every context. With `limits`, failures that may not recur under these get the
-        outcome WITHDRAWN.
+        to every context. Failures that may not recur under `limits` are WITHDRAWN.
         """
         conditions = self._of_task(workload_id, target_id)
         outcome: ColumnElement[str] | InstrumentedAttribute[str] = Measurement.outcome
