@@ -71,8 +71,7 @@ def check_and_remove_digest(kind: str, blob: bytes) -> bytes:
 
 
 def check_bytes(kind: str, blob: bytes) -> None:
-    """Raise InvalidRequest if a model's seal or zip checksums show damage, without loading
-    it.
+    """Raise InvalidRequest if a model's seal or zip checksums show damage; load nothing.
 
     Text models of earlier releases have neither, and always pass.
     """

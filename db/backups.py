@@ -13,7 +13,7 @@ from sqlalchemy import inspect
 
 from mallorn.core.errors import Conflict, MallornError, NotFound, StorageFull, Unavailable
 from mallorn.core.private_files import make_private_directory, make_private_file
-from mallorn.db.engine import parse_url
+from mallorn.db.engine import SQLITE_DAMAGE, parse_url
 from mallorn.db.migrate import OldTables, check_table_version
 from mallorn.db.session import Database
 
@@ -21,7 +21,6 @@ RESTORE: Final = "stop the service, then: mallorn doctor --repair   (docs/runboo
 # A process with a database open in WAL mode holds a shared lock on these bytes.
 SHARED_FIRST: Final = 0x40000002
 SHARED_BYTES: Final = 510
-_DAMAGE: Final = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
 FOLDER: Final = "backups"
 STAMP: Final = "%Y%m%dT%H%M%SZ"
 DAY_SEC: Final = 86400.0
@@ -47,7 +46,7 @@ def check_pages(file: Path) -> None:
         with closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)) as connection:
             (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.DatabaseError as error:
-        if not error.sqlite_errorname.startswith(_DAMAGE):
+        if not error.sqlite_errorname.startswith(SQLITE_DAMAGE):
             raise Unavailable(f"{file} cannot be opened: {error}", hint=f"ls -l {file.parent}") from None
         result = str(error)
     if result != "ok":

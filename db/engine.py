@@ -182,7 +182,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 # SHMSIZE: the WAL index cannot grow, the error of the first read on a full disk.
 _SQLITE_FULL = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"})
 _SQLITE_UNREACHABLE = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_CANTOPEN")
-_SQLITE_DAMAGE = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
+SQLITE_DAMAGE = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
 _SQLITE_NOT_WRITTEN = ("SQLITE_READONLY", "SQLITE_IOERR")
 _WRITABLE = "ls -l the file and its folder; mount; then mallorn doctor"
 _POSTGRES_FULL = "53100"
@@ -250,6 +250,6 @@ def _translation(original: BaseException | None, *, is_invalidated: bool) -> Mal
         return explain_os_error(MemoryError())
     if name.startswith(_SQLITE_UNREACHABLE):
         return Unavailable(f"the database does not answer: {original}", hint=_CHECK)
-    if name.startswith(_SQLITE_DAMAGE):
+    if name.startswith(SQLITE_DAMAGE):
         return Unavailable(f"the database file cannot be read: {original}", hint=_RESTORE)
     return None

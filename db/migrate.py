@@ -50,7 +50,7 @@ def upgrade(url: str, revision: str = "head") -> None:
         with translate_database_errors(), engine.execution_options(**{WRITE: True}).begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
-            _refuse_unknown_revision(connection)
+            _read_known_revision(connection)
             config = _config()
             config.attributes["connection"] = connection
             command.upgrade(config, revision)
@@ -66,8 +66,7 @@ def upgrade(url: str, revision: str = "head") -> None:
 def check_table_version(database: Database) -> None:
     """Raise OldTables, NewerTables or Conflict, with a command, unless all is current."""
     with translate_database_errors(), database.engine.connect() as connection:
-        _refuse_unknown_revision(connection)
-        revision = MigrationContext.configure(connection).get_current_revision()
+        revision = _read_known_revision(connection)
     if revision != _script().get_current_head():
         raise OldTables(hint=_MIGRATE)
 
@@ -82,10 +81,10 @@ def _script() -> ScriptDirectory:
     return ScriptDirectory.from_config(_config())
 
 
-def _refuse_unknown_revision(connection: Connection) -> None:
+def _read_known_revision(connection: Connection) -> str | None:
     revision = MigrationContext.configure(connection).get_current_revision()
     if revision is None or revision in {script.revision for script in _script().walk_revisions()}:
-        return
+        return revision
     if revision.isdigit():
         raise Conflict(
             f"the database was written by a development version before 0.1.0 (revision {revision})",

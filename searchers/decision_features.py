@@ -1,8 +1,7 @@
 """Computes view `decisions`: the same columns for all workloads, without lowering.
 
 Tiles are right-aligned, so that the last spatial axis (which is vectorised) and its
-innermost factor have the same columns for every rank. Values are in log2, so that products
-become sums.
+innermost factor have the same columns for every rank. Values are logarithms (log2).
 """
 
 import hashlib

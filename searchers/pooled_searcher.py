@@ -74,8 +74,7 @@ class Contextual(Sampler):
     """Chooses as TopK does, with more random candidates if the model is uncertain.
 
     exp(score) is the speed relative to the task's best; multiplied by the score's
-    deviation, it is the uncertainty of that speed. The random share is its mean over the
-    pool, within bounds.
+    deviation, it is the uncertainty of that speed. The random share is its bounded mean.
     """
 
     def __init__(self, optimism: float = 0.5, *, least: float = 0.02, most: float = 0.5) -> None:

@@ -15,8 +15,7 @@ MAX_REDRAWS = 8
 
 class TileRule:
     """A TILE choice: `width` factors whose product is the extent, the last of them limited.
-    With `inner_multiple` (place, n), the product of the factors from that place on is a
-    multiple of n."""
+    With `inner_multiple` (place, n), n divides the product of factors from that place."""
 
     def __init__(self, choice: Choice) -> None:
         self.width = choice.width

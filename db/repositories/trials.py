@@ -57,13 +57,12 @@ class Trials(Repository):
         limits: TrialLimits | None = None,
         candidates: Collection[Candidate] | None = None,
     ) -> Sequence[Trial]:
-        """Return a workload's trials on a target up to measurement `upto`, oldest first:
-        the NEWEST ones, and of those before them the FASTEST with a time. With
-        `candidates`, return all trials of these instead.
+        """Return a workload's trials on a target up to measurement `upto`, oldest first: the
+        NEWEST ones, and of those before them the FASTEST with a time. With `candidates`,
+        return all trials of these instead.
 
-        With `context_id`, only trials in that context; trials that reached no device
-        belong to every context. With `limits`, failures that may not recur under these get
-        the outcome WITHDRAWN.
+        With `context_id`, only trials in that context; trials that reached no device belong
+        to every context. Failures that may not recur under `limits` are WITHDRAWN.
         """
         conditions = self._of_task(workload_id, target_id)
         outcome: ColumnElement[str] | InstrumentedAttribute[str] = Measurement.outcome
@@ -90,12 +89,12 @@ class Trials(Repository):
         return [*self._read(query.where(is_fastest)), *self._read(query.where(Measurement.id >= oldest_id))]
 
     def read_family_columns(self, family: str, target_id: int, most: int) -> Columns:
-        """Return columns of the trials of a family's workloads on a target, oldest first:
-        all of them if there are at most `most`, or else the newest and the fastest of each
-        of the MOST_WORKLOADS workloads that the newest jobs have.
+        """Return columns of the trials of a family's workloads on a target, oldest first: all
+        of them if there are at most `most`, or else the newest and the fastest of each of
+        the MOST_WORKLOADS workloads that the newest jobs have.
 
-        The columns `id`, `workload_id`, `context_id`, `outcome` and `latency_us` suffice
-        to choose rows for training; `by_ids` reads the candidates, most of a row's bytes.
+        The columns `id`, `workload_id`, `context_id`, `outcome` and `latency_us` suffice to
+        choose rows for training; `by_ids` reads the candidates, most of a row's bytes.
         """
         row = Measurement
         columns = row.id, row.workload_id, row.context_id, row.outcome, row.latency_us
@@ -119,8 +118,7 @@ class Trials(Repository):
         return self._read(select_trials().where(self.is_among(Measurement.id, ids)).order_by(Measurement.id))
 
     def count_new_family_rows(self, family: str, target_id: int, most: int, after_id: int = 0) -> int:
-        """Return the number of a family's trials with ids above `after_id`, but at most
-        `most`."""
+        """Return the number of a family's trials with ids above `after_id`, but at most `most`."""
         of_family = self.is_among(Measurement.workload_id, self._family_members(family, target_id))
         is_new = of_family, Measurement.id > after_id, *self._usable_in_refit(target_id)
         rows = select(Measurement.id).where(*is_new).limit(most).subquery()

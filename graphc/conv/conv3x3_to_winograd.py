@@ -95,10 +95,6 @@ class Shape:
     out_channels: int
     dtype: str = "float32"
 
-    @property
-    def result_shape(self) -> tuple[int, int, int, int]:
-        return self.batch, self.out_height, self.out_width, self.out_channels
-
 
 @dataclass(frozen=True)
 class WinogradPlan:
@@ -238,7 +234,8 @@ def _build_unpack_function(plan: WinogradPlan) -> Any:
         return f"y[p // {plan.tiles}, {row}, {column}, c] = {value}"
 
     products = (*plan.packed[:2], shape.out_channels)
-    return _function(plan.form.unpack, products, shape.result_shape, products[1:], read, store)
+    result = shape.batch, shape.out_height, shape.out_width, shape.out_channels
+    return _function(plan.form.unpack, products, result, products[1:], read, store)
 
 
 def _function(

@@ -95,13 +95,8 @@ class RpcSession:
         rpc_api.ServerLoop(connection_fd)
 
     def _exit_if_gpu_failed(self) -> None:
-<<<<<<< HEAD
-        """Wait for the GPU; end this process if its CUDA context is broken, as by an error in
-        a kernel: only a new process gets another. The first call creates the context."""
-=======
         """Wait for the GPU; end this process if its CUDA context is broken, as by an error
         in a kernel: only a new process gets another. The first call creates the context."""
->>>>>>> trimB
         try:
             tvm.device(self._target.kind, 0).sync()
         except Exception as error:

@@ -160,13 +160,8 @@ class Winner:
 
 
 def add_inside_times(winners: Sequence[Winner], times: Times, is_alone: bool) -> tuple[Winner, ...]:
-<<<<<<< HEAD
-    """Return the winners with their times per call inside the model, as far as measured. They
-    are upper bounds unless `is_alone`: no other work of this service ran."""
-=======
     """Return the winners with their times per call inside the model, as far as measured:
     upper bounds unless `is_alone`: no other work of this service ran."""
->>>>>>> trimB
     with_times = []
     for winner in winners:
         task = winner.contest.task

@@ -143,11 +143,7 @@ def derive_machine(timings: Sequence[TimedProbe], cores: int) -> Machine:
 
 
 def derive_gpu(timings: Sequence[TimedProbe], gpu: GpuAttributes, arch: str) -> Machine:
-<<<<<<< HEAD
-    """Derive a GPU's speeds. Types without a probe have the rates of a typical such GPU with
-=======
     """Derive a GPU's speeds. Types without a probe have the rates of a typical GPU with
->>>>>>> trimB
     as many multiprocessors at this clock. Raises Unavailable if probes are missing."""
     typical = assume_typical_gpu(arch, gpu)
     best: dict[Finds, list[float]] = defaultdict(list)

@@ -340,11 +340,7 @@ class ModelCompiler(Child):
 def open_sandboxed_compiler(
     *paths: Path, writes: Sequence[Path] = (), env: Mapping[str, str] | None = None
 ) -> Iterator[ModelCompiler]:
-<<<<<<< HEAD
-    """Yield a ModelCompiler that can read only `paths` and write only to `writes`."""
-=======
     """Yield a ModelCompiler that reads no user's files but `paths`, and writes to `writes`."""
->>>>>>> trimB
     rights = [(str(path.absolute()), READ) for path in paths]
     rights += [(str(path), WRITE) for path in writes]
     with (

@@ -43,13 +43,8 @@ def untrusted_folder(prefix: str, place: Path | None = None) -> Iterator[Path]:
 
 
 def open_plain(folder: Path, name: str, most_bytes: int) -> IO[bytes]:
-<<<<<<< HEAD
-    """Open a file below a folder that a child writes. Raises TamperedFile unless it is plain,
-    of this user, with one hard link and at most `most_bytes`."""
-=======
     """Open a file below a folder that a child writes. Raises TamperedFile unless it is
     plain, of this user, with one hard link and at most `most_bytes`."""
->>>>>>> trimB
     *folders, last = name.split("/")
     if not {"", ".", ".."}.isdisjoint((*folders, last)):
         raise TamperedFile(f"a child process named the file {name!r}, which may be in another folder")

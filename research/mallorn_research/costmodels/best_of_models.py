@@ -61,19 +61,15 @@ class BestOfModels(CostModel):
 
     def __init__(self, machine: Machine | None = None) -> None:
         self._machine = machine
-        self._best = _prior(machine)
+        self.best = _prior(machine)
 
     @classmethod
     def made_for(cls, machine: Machine | None) -> "BestOfModels":
         return cls(machine)
 
-    @property
-    def chosen(self) -> str:
-        return self._best.name
-
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)
-        self._best = _prior(self._machine)
+        self.best = _prior(self._machine)
         if len(labels) < FEWEST_ROWS:
             return
         train, test = hold_out_newest(groups, MOST_JUDGED, seed=seed)
@@ -89,13 +85,13 @@ class BestOfModels(CostModel):
                 best = JudgedModel(name, accuracy, spread_factor(prediction, truth), model)
         assert best is not None  # noqa: S101
         best.model.fit(features, labels, groups, seed=seed)
-        self._best = best
+        self.best = best
 
     def predict(self, features: Matrix) -> Prediction:
-        return scale_spreads(self._best.model.predict(features), self._best.factor)
+        return scale_spreads(self.best.model.predict(features), self.best.factor)
 
     def save(self) -> bytes:
-        name, accuracy, factor, model = self._best
+        name, accuracy, factor, model = self.best
         numbers = {"name": name, "accuracy": accuracy, "factor": factor}
         return pack(KIND, numbers, {"model": as_array(model.save())})
 
@@ -104,7 +100,7 @@ class BestOfModels(CostModel):
         numbers, arrays = unpack(KIND, blob)
         ensemble = cls()
         inner: CostModel = resolve("cost_model", numbers["name"]).load(arrays["model"].tobytes())
-        ensemble._best = JudgedModel(numbers["name"], numbers["accuracy"], numbers["factor"], inner)
+        ensemble.best = JudgedModel(numbers["name"], numbers["accuracy"], numbers["factor"], inner)
         return ensemble
 
 

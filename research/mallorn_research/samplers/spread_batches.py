@@ -174,9 +174,8 @@ class Clustered(Synthesiser):
 
 
 class Diverse(Sampler):
-    """Takes, one by one, the candidate that most increases a determinant, which measures
-    score and distance. The kernel is quality x similarity x quality; `weight` balances
-    score against distance."""
+    """Takes, one by one, the candidate that most increases a determinant. The kernel is
+    quality x similarity x quality; `weight` balances score against distance."""
 
     def __init__(self, optimism: float = 0.5, *, considered: int = 12, weight: float = 2.0) -> None:
         self.optimism, self.considered, self.weight = optimism, considered, weight

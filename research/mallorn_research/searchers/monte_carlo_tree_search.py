@@ -51,8 +51,7 @@ class SearchTrees:
 
     def bound(self, nodes: Nodes, chances: Column, curiosity: float) -> Column:
         """Return the upper confidence bound of each option of the nodes. An option without
-        visits has its parent's value. Options with few visits and likelier ones (`chances`)
-        get a larger bonus."""
+        visits has its parent's value. Few visits and high `chances` enlarge the bonus."""
         child = self._child[nodes]
         has_child = child != NOWHERE
         results = np.where(has_child, self._worth(child), self._worth(nodes)[:, None])

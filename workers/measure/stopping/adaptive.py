@@ -144,12 +144,7 @@ class Adaptive(StoppingRule):
 
 
 class Racing(Adaptive):
-<<<<<<< HEAD
-    """Like `adaptive`, but also stops if the confidence interval, however wide, is far above
-    the best time: 10 % error in a hopeless candidate's time does a cost model no harm."""
-=======
     """Like `adaptive`, but also stops if even a wide confidence interval is far above the
     best time: 10 % error in a hopeless candidate's time does a cost model no harm."""
->>>>>>> trimB
 
     behind = BEHIND

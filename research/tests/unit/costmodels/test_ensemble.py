@@ -29,17 +29,17 @@ def test_until_data_exists_the_draft_answers() -> None:
     space = SyntheticSpace(128, 128, 64)
     features = space.features(space.sample(np.random.default_rng(0), 20))
     model = BestOfModels()
-    assert model.chosen == "draft"
+    assert model.best.name == "draft"
     np.testing.assert_array_equal(model.predict(features).mean, Draft().predict(features).mean)
     few = FEWEST_ROWS - 1
     model.fit(*(part[:few] for part in easy_data(50, seed=0)), seed=0)
-    assert model.chosen == "draft"
+    assert model.best.name == "draft"
 
 
 def test_with_data_a_learner_answers_and_is_named_after_loading(learned: BestOfModels) -> None:
-    assert learned.chosen != "draft"
-    assert learned.chosen in list_names("cost_model")
-    assert BestOfModels.load(learned.save()).chosen == learned.chosen
+    assert learned.best.name != "draft"
+    assert learned.best.name in list_names("cost_model")
+    assert BestOfModels.load(learned.save()).best.name == learned.best.name
 
 
 def noisy_data(rows: int, seed: int) -> Data:
@@ -59,7 +59,7 @@ def test_failures_alone_leave_the_prior() -> None:
     features, labels, groups = easy_data(60, seed=0)
     model = BestOfModels()
     model.fit(features, np.full_like(labels, FAILED_LABEL), groups, seed=0)
-    assert model.chosen == "draft"
+    assert model.best.name == "draft"
 
 
 def prediction(std: float, rows: int = 999) -> Prediction:
