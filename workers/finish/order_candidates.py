@@ -51,7 +51,7 @@ from mallorn.workers.process.leased_work import LeasedStage
 from mallorn.workers.process.time_slice import TimeSlice
 from mallorn.workers.round.loaded_round import program_of
 from mallorn.workers.round.store_referenced_rows import get_or_create_context
-from mallorn.workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery
+from mallorn.workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery, in_order
 from mallorn.workers.zero_shot.measured_workloads import (
     propose_from_same_workload,
     propose_from_similar_workloads,
@@ -213,7 +213,7 @@ SOURCES: Final[dict[str, Sequence[AnswerSource]]] = {
 
 
 def order_by_answers(bench: Bench) -> TaskDecisions:
-    """Choose each task's first stored or modelled candidate that passes the check."""
+    """Choose each task's first untimed candidate, stored or modelled, that passes the check."""
     stage = bench.stage
     with stage.runtime.database.session() as session:
         tasks = Tasks(session).list_with_workloads(stage.job.id)
@@ -227,7 +227,7 @@ def order_by_answers(bench: Bench) -> TaskDecisions:
         except Unschedulable:  # the task gets no schedule
             losers.append(Contest(task, workload, program_of(workload), ()))
             continue
-        for answer in islice(_zero_shot_answers(stage, workload, space), TRIED):
+        for answer in _zero_shot_answers(stage, workload, space):
             program, candidate = program_of(workload), answer.candidate
             slot = MeasureInput(0, candidate, answer.sketch or space.by_key[candidate.sketch])
             verdict = bench.checker.verify(program, slot)
@@ -253,25 +253,20 @@ def order_by_answers(bench: Bench) -> TaskDecisions:
 
 
 def _zero_shot_answers(stage: LeasedStage, workload: Workload, space: TvmSpace) -> Iterator[ZeroShotAnswer]:
-    """Yield each source's answers in turn, without repeats; ask a source only once the
-    caller has used up the answers of the earlier ones."""
     options, query = stage.options, ZeroShotQuery(stage.job, workload, stage.target, space)
+
+    def query_source(source: AnswerSource) -> Sequence[ZeroShotAnswer]:
+        with stage.runtime.database.session() as session:
+            return list(islice(source(session, query), TRIED))
+
     *first_sources, last = SOURCES[options.mode]
     modelled = partial(rank_by_untrained_model, cost_model=options.cost_model, search=options.search)
-    answered: set[Candidate] = set()
-    sources: Sequence[AnswerSource] = (*first_sources, modelled, last)
-    for source in sources:
-        with stage.runtime.database.session() as session:
-            answers = list(islice(source(session, query), TRIED))
-        for answer in answers:
-            if answer.candidate not in answered:
-                answered.add(answer.candidate)
-                yield answer
+    return islice(in_order((*first_sources, modelled, last), query_source), TRIED)
 
 
 def order_by_guesses(bench: Bench) -> TaskDecisions:
-    """Take each task's likeliest first guess (an analytic model's schedule), or the fastest
-    inside this model before. Its rivals are other guesses; none is timed or checked."""
+    """Take each task's likeliest first guess (a schedule that an analytic model proposes), or the
+    fastest inside this model before. Its rivals are other guesses; none is timed or checked."""
     stage, model = bench.stage, bench.model
     winners: list[Winner] = []
     losers: list[Contest] = []
@@ -299,8 +294,8 @@ def order_by_guesses(bench: Bench) -> TaskDecisions:
 
 
 def _ensure_inside_context(stage: LeasedStage) -> int:
-    """Return the id of the measuring context for times inside the model, created if new. It
-    is of this host's device, if any. Raises NoDevice if no device has the job's class."""
+    """Return the id of the measuring context for times inside the model; create it if new. It is
+    of a device of this host, if any. Raises NoDevice if no device has the job's class."""
     devices = of_class(stage.runtime.fleet.devices(stage.target), stage.device_class)
     if not devices:
         raise no_device_error(stage.device_class)

@@ -1,6 +1,6 @@
 """Interface of sources that propose candidates without measuring, and tell their reasons."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -36,3 +36,16 @@ class ZeroShotAnswer:
 # Yields candidates for a task that are found without measuring, the best first. They fit a
 # sketch, but may be invalid: the caller checks whether they can be rebuilt.
 AnswerSource = Callable[[Session, ZeroShotQuery], Iterator[ZeroShotAnswer]]
+
+
+def in_order(
+    sources: Sequence[AnswerSource], ask: Callable[[AnswerSource], Iterable[ZeroShotAnswer]]
+) -> Iterator[ZeroShotAnswer]:
+    """Yield the candidates of each source in turn, without repeats. A source is asked only
+    if the caller has used up the candidates of earlier ones."""
+    answered: set[Candidate] = set()
+    for source in sources:
+        for answer in ask(source):
+            if answer.candidate not in answered:
+                answered.add(answer.candidate)
+                yield answer
