@@ -26,9 +26,8 @@ app.conf.update(celery_settings(settings().redis_url))
 
 
 def queues_to_consume(kinds: Sequence[str]) -> list[str]:
-    """Return the queues of a worker for these kinds of work, named as in WORKER_QUEUES:
-    with their messages for all, and with those for the toolchains and the builder that it
-    has."""
+    """Return the queues that a worker for these kinds of work consumes: those kinds, named
+    as in WORKER_QUEUES, and those that wake it for its toolchains and its builder."""
     from mallorn.workers.host.code_digest import current_builder_name
     from mallorn.workers.process.toolchains import missing_tools
 

@@ -47,8 +47,7 @@ def _measure(work: LeasedWork) -> Callable[[], object]:
     closed_round = run_round(work)
 
     def go_on() -> None:
-        # The model first: the next round should be proposed by one that has seen this
-        # round.
+        # The model first: it should have seen this round when the next is proposed.
         send_task(queues.TRAIN_COST_MODEL, work.job_id, closed_round.task_id)
         send_task(queues.PLAN, work.job_id)
 

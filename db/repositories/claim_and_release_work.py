@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, String, and_, case, cast, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Select, String, and_, case, cast, func, or_, select
 
 from mallorn.core.errors import LeaseLost, MallornError
 from mallorn.core.job_options import DETACHED
@@ -12,6 +12,7 @@ from mallorn.core.states import ZERO_SHOT, JobState, RoundState, Waiting, WorkKi
 from mallorn.core.values.event import FailedEvent, RoundPoisonedEvent, RoundReturnedEvent, StageReturnedEvent
 from mallorn.db.database_clock import now
 from mallorn.db.repositories.base import ERROR_CHARS, Repository, seconds_from_now
+from mallorn.db.repositories.devices import MachineKey, is_context_of_any
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.job_transitions import fail_job, failure, pause_job
 from mallorn.db.repositories.jobs import STATES, Jobs
@@ -21,8 +22,6 @@ from mallorn.db.repositories.targets import is_virtual
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.tables import Context, Job, LeaseRow, TargetRow
 
-#: Columns of Context that tell classes of devices apart.
-CLASS: Final = ("target_id", "host_class", "tvm_version", "threads")
 LEFT_SEC: Final = 10.0
 SILENT: Final = "the worker died or stopped responding"
 
@@ -35,7 +34,7 @@ class WorkerAbility:
     builder: str
     other_builders: frozenset[str] = frozenset()  # of other live workers, which go on with their jobs
     lacking_toolchains: frozenset[str] = frozenset()
-    devices: frozenset[tuple[int, str, str, int]] = frozenset()  # by Context's columns in CLASS
+    devices: frozenset[MachineKey] = frozenset()
 
     def for_kinds(self, *kinds: WorkKind) -> "WorkerAbility":
         return replace(self, kinds=self.kinds.intersection(kinds))
@@ -59,6 +58,8 @@ class WorkItems(Repository):
         """
         if WorkKind.IMPORT in ability.kinds and (job_id := self._start_next_import(ability)) is not None:
             return Jobs(self.session).claim_stage(job_id, JobState.IMPORTING, worker, lease_sec)
+        if ability.kinds <= {WorkKind.IMPORT}:
+            return None
         query = self._waiting_work(ability, worker).limit(1)
         row = self.session.execute(
             query.with_for_update(of=LeaseRow, key_share=True, skip_locked=True)
@@ -73,8 +74,9 @@ class WorkItems(Repository):
     def has_waiting(self, ability: WorkerAbility, longer_than_sec: float) -> bool:
         """Return whether work that a worker can do has waited for longer than this."""
         since = seconds_from_now(-longer_than_sec)
-        queries: list[Select[*tuple[Any, ...]]]
-        queries = [self._waiting_work(ability, "").where(LeaseRow.due_at < since)]
+        queries: list[Select[*tuple[Any, ...]]] = []
+        if not ability.kinds <= {WorkKind.IMPORT}:
+            queries.append(self._waiting_work(ability, "").where(LeaseRow.due_at < since))
         if WorkKind.IMPORT in ability.kinds:
             queries += [
                 _importable(ability, JobState.QUEUED).where(Job.created_at < since),
@@ -92,9 +94,7 @@ class WorkItems(Repository):
         kinds = ability.kinds & {WorkKind.ROUND, WorkKind.FINISH}
         state = case((is_round, JobState.TUNING), else_=JobState.FINISHING)
         is_due = LeaseRow.until.is_(None), LeaseRow.due_at <= now(), LeaseRow.kind.in_(kinds)
-        in_class = tuple_(*(getattr(Context, name) for name in CLASS)).in_(ability.devices)
-        # A finish that nobody with a device takes is taken by others, who say what is
-        # missing.
+        # A finish that nobody with a device takes goes to others, who say what is missing.
         is_left = and_(~is_round, LeaseRow.due_at < seconds_from_now(-LEFT_SEC))
         needs_no_device = or_(
             Job.context_id.is_(None), is_virtual(), Job.options["mode"].as_string() == ZERO_SHOT
@@ -114,7 +114,7 @@ class WorkItems(Repository):
             .where(Job.options["measurer"].as_string() != DETACHED)
             .where(
                 TargetRow.toolchain.not_in(ability.lacking_toolchains),
-                or_(needs_no_device, in_class, is_left),
+                or_(needs_no_device, is_context_of_any(ability.devices), is_left),
             )
             .order_by(*order)
         )

@@ -1,10 +1,10 @@
 """Measuring devices: their descriptions, their machines, and when they were last seen."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from typing import Final
 
-from sqlalchemy import ColumnElement, and_, case, false, func, select, type_coerce, update
+from sqlalchemy import ColumnElement, and_, case, false, func, select, tuple_, type_coerce, update
 
 from mallorn.core.values.fleet import DeviceInfo, DeviceMachine
 from mallorn.core.values.machine import Machine
@@ -56,8 +56,7 @@ class Devices(Repository):
     def record_all_seen(
         self, devices: Iterable[SeenDevice], within_sec: float = 0.0, busy_within_sec: float = 0.0
     ) -> None:
-        """Record that devices answer now, with one query and at most one statement that
-        writes.
+        """Record that devices answer now, with one query and at most one write.
 
         Skip unchanged rows newer than `within_sec`, and rows newer than `busy_within_sec`
         of which only `busy` has changed: each round of a device changes it twice.
@@ -180,3 +179,9 @@ def _is_stopped() -> ColumnElement[bool]:
 
 def has_machine_key(key: MachineKey) -> ColumnElement[bool]:
     return and_(*(getattr(Device, name) == value for name, value in asdict(key).items()))
+
+
+def is_context_of_any(keys: Iterable[MachineKey]) -> ColumnElement[bool]:
+    """Return the condition that a measuring context has one of these machine keys."""
+    columns = tuple_(*(getattr(Context, name) for name in _LIKE))
+    return columns.in_([astuple(key) for key in keys])

@@ -98,8 +98,7 @@ class FairShares(Repository):
 
 
 def _select_last_change(table: type[Device | Worker], *columns: Any) -> Select[*tuple[Any, ...]]:
-    """Return the query for the time of the last change: one came, changed, stopped or fell
-    silent."""
+    """Return the query for when a row last was added, changed, stopped or fell silent."""
     silent_at = case(
         (table.last_seen <= seconds_from_now(-FRESH_SEC), table.last_seen + FRESH_SEC), else_=0.0
     )

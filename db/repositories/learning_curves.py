@@ -30,8 +30,7 @@ from mallorn.db.repositories.measurement_filters import is_not_refuted
 from mallorn.db.tables import Job, LearningCurve, Measurement, Round, Task
 
 _IS_OPEN: Final = Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
-# Literals, so that SQLite uses the partial indexes of unsettled rounds and of wrong
-# results.
+# Literals, so that SQLite uses the partial indexes of unsettled rounds and wrong results.
 _IS_UNSETTLED: Final = text("not rounds.settled")
 # Every sketch has a positive id; so compared, SQLite prefers this index to others.
 _IS_WRONG: Final = and_(
@@ -140,8 +139,7 @@ class LearningCurves(Repository):
         self.execute_and_count(update(Round).where(is_new).values(settled=True))
 
     def drop(self, places: Iterable[tuple[int, int]]) -> None:
-        """Delete what is stored of rounds whose measurements, or whose job's context,
-        changed.
+        """Delete what is stored of rounds whose measurements or job's context changed.
 
         `places` are ids of workloads with those of targets. Call it after the change:
         until the transaction ends, no other process stores curves of these targets.
@@ -159,8 +157,7 @@ class LearningCurves(Repository):
             self.execute_and_count(update(Task).where(*is_task).values(closed=None))
 
     def drop_of_job(self, job_id: str) -> None:
-        """Delete what is stored of a job's rounds, after its measuring context has
-        changed."""
+        """Delete what is stored of a job's rounds, after its context has changed."""
         rounds = select(Round.workload_id, Round.target_id).where(Round.job_id == job_id, ~_IS_OPEN)
         self.drop(self.session.execute(rounds.distinct()).all())
 
@@ -222,8 +219,7 @@ class LearningCurves(Repository):
     def _add_to_totals(
         self, job: Job, new: Sequence[CountedRound], all_rounds: Sequence[CountedRound]
     ) -> None:
-        """Add new rounds to the totals of all jobs' tasks, and compute those that `job`
-        lacks."""
+        """Add new rounds to all jobs' totals; compute those that `job` lacks."""
         new_of_task, all_of_task = _by_task(new), _by_task(all_rounds)
         job_ids = {job.id} | {job_id for job_id, _ in new_of_task}
         columns = Task.id, Task.job_id, Task.workload_id, Task.closed
@@ -271,8 +267,7 @@ def _is_counted(job: Job) -> ColumnElement[bool]:
 
 
 def _select_rounds(is_valid: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
-    """Return the query for rounds with their results, in which the times count that are
-    valid."""
+    """Return the query for rounds with their results, of which only valid times count."""
     key = Round.id, Round.workload_id, Job.context_id, Job.dataset
     columns = *key, Round.job_id, Round.state, Round.size
     # Null in another context than the job's.

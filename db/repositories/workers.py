@@ -32,8 +32,7 @@ class Workers(Repository):
         self.session.execute(insert.on_conflict_do_update(index_elements=["id"], set_=values))
 
     def list_tuning(self) -> list[Worker]:
-        """Return live workers that run rounds, by start: not stopped, resting or only
-        importing."""
+        """Return live workers that run rounds, by start, without those that rest."""
         infos = [(row, row.info) for row in self.list(FRESH_SEC)]
         return [row for row, i in infos if i.can_tune and not i.stopped and not i.missing_resource]
 

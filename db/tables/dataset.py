@@ -103,11 +103,11 @@ class Measurement(Base):
             "sketch_id",
             condition="outcome = 'wrong_result'",
         ),
-        # Few rows: times of finish stages. And a candidate's trials, to know whether it
-        # was tried.
+        # Few rows: times of finish stages.
         partial_index(
             "ix_measurements_finish", "workload_id", "target_id", "latency_us", condition="kind = 'finish'"
         ),
+        # Finds what tells whether a candidate was tried.
         Index("ix_measurements_candidate", "sketch_id", "decisions"),
         # Each row of another dataset is stored once. Two copies of a database may give the
         # same id to different rows: hence the date.

@@ -190,8 +190,7 @@ class Round(Base):
     started_at: Mapped[Timestamp | None]
     finished_at: Mapped[Timestamp | None]
     stats: Mapped[RoundStats | None] = mapped_column(ValueType(RoundStats))
-    # Whether its results are in its task's `closed` and in its workload's learning curve,
-    # if stored.
+    # Whether its results are in its task's `closed` and its workload's curve, if stored.
     settled: Mapped[bool] = mapped_column(default=False, server_default=false())
 
 

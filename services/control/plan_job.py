@@ -187,8 +187,7 @@ class _JobStep:
 
 
 def draft_plan(database: Database, job_id: str, max_new_rounds: int) -> PlanDraft | None:
-    """Plan a job without locking it; None if `plan_job` must change or look for more
-    first."""
+    """Plan a job without locking it; None if only `plan_job` can plan it now."""
     if not max_new_rounds:
         return None
     with database.session() as session, suppress(MallornError):  # plan_job handles them

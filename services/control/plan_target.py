@@ -75,8 +75,7 @@ def survey(session: Session, target_id: int) -> TargetSurvey:
 
 
 def explain_lack(workers: Sequence[Worker], toolchain: str) -> Waiting | None:
-    """Return what each of these workers lacks to build with a toolchain; None without
-    workers."""
+    """Return what each worker lacks to build with a toolchain; None if there are none."""
     missing = [f"{row.id} lacks {row.info.missing_tools.get(toolchain)}" for row in workers[:MOST_NAMED]]
     more = [f"and {len(workers) - MOST_NAMED} more"] if len(workers) > MOST_NAMED else []
     words = f"no worker can build for {toolchain}: {', '.join(missing + more)}"

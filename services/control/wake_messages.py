@@ -7,6 +7,5 @@ Message = tuple[str, *tuple[object, ...]]  # a task's name and its arguments
 
 
 def wake_worker(target: Target, builder: str = "") -> Message:
-    """Return the message that wakes a worker which builds for a target, or which has a
-    builder."""
+    """Return the message that wakes a worker for a target and, if given, of a builder."""
     return queues.WORK, queues.capability(target.toolchain, builder)

@@ -70,8 +70,7 @@ class _Turns:
         return max(self._lowest[0][0], self._floor) if self._lowest else 0.0
 
     def take_next(self) -> str | None:
-        """Return who is next, and remove this participant until its `charge`; None:
-        nobody."""
+        """Return who is next, or None; it does not come again before its `charge`."""
         while self._ahead and self._ahead[0][0] <= self._floor:
             heappush(self._behind, heappop(self._ahead)[1])
         names = self._new or self._behind

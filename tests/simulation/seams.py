@@ -57,6 +57,7 @@ TIMED: Final = (
     "mallorn.workers.process.time_slice.time",
     "mallorn.workers.process.worker_health.time",
     "mallorn.workers.process.heartbeat.time",
+    "mallorn.workers.process.lookout.time",
     "mallorn.workers.hardware_probe.run.time",
 )
 Extracted = dict[str, tuple[str, ...]]

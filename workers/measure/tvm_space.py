@@ -61,8 +61,7 @@ class TvmSpace(DecisionSpace):
         return super().features_in_view(view, candidates)
 
     def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """Return which candidates are new and can be built; check each alone if the child
-        crashes."""
+        """Return which are new and can be built; one that crashes the child cannot."""
         if not candidates:
             return []
         if self._find_tried is not None and (tried := self._find_tried(candidates)):

@@ -36,8 +36,7 @@ log = logging.getLogger(__name__)
 EVERY_SEC = 5.0
 EVERY_KIND: Final = frozenset({WorkKind.IMPORT, WorkKind.ROUND, WorkKind.FINISH})
 TIDY_SEC = 60.0
-# A device that any worker reported this recently is not written again, unless it has
-# changed.
+# An unchanged device that any worker reported this recently is not written again.
 ENOUGH_SEC = FRESH_SEC / 2
 BUSY_SEC = 3.0  # the same if only `busy` has changed
 # A device often starts together with its worker: at first the tracker is polled more often.
@@ -184,8 +183,8 @@ class Heartbeat:
             unmeasured = rows.find_unprobed(new)
             jobs = JobsWaitingForDevice(session).one_job_per_target({row_of[name].target_id for name in new})
             self._mark_disturbed_times(session, row_of.values())
-        classes = {(row.target_id, row.host_class, row.tvm_version, row.threads) for row in row_of.values()}
-        self.ability = replace(self.ability, devices=frozenset(classes))
+        classes = frozenset(key for _, key in keys.values())
+        self.ability = replace(self.ability, devices=classes)
         self._reported_devices |= {keys[name] for name in new}
         for name in sorted(unmeasured):
             self.on_unmeasured(name)

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -34,7 +35,8 @@ class Lookout:
         threading.Thread(target=self._look_repeatedly, name="lookout", daemon=True).start()
 
     def _look_repeatedly(self) -> None:
-        while not threading.Event().wait(EVERY_SEC):
+        while True:
+            time.sleep(EVERY_SEC)
             try:
                 self.look()
             except (MallornError, OperationalError) as error:  # the database or the broker is away
@@ -46,13 +48,15 @@ class Lookout:
         """Wake workers if this one is free and work that it can do waits for long."""
         ability = self._runtime.roll_call.ability
         capability = queues.capability(NATIVE, ability.builder)
-        for waker, *kinds in (
-            (queues.IMPORT, WorkKind.IMPORT),
-            (capability, WorkKind.ROUND, WorkKind.FINISH),
-        ):
-            able = ability.for_kinds(*kinds)
-            if able.kinds and self._runtime.is_free:
-                with self._runtime.database.session() as session:
-                    is_waiting = WorkItems(session).has_waiting(able, WAITED_SEC)
-                if is_waiting:
-                    self._send(queues.WORK, waker)
+        abilities = {
+            queues.IMPORT: ability.for_kinds(WorkKind.IMPORT),
+            capability: ability.for_kinds(WorkKind.ROUND, WorkKind.FINISH),
+        }
+        if not self._runtime.is_free:
+            return
+        with self._runtime.database.session() as session:
+            work = WorkItems(session)
+            waits = {waker: work.has_waiting(able, WAITED_SEC) for waker, able in abilities.items()}
+        for waker in waits:
+            if waits[waker]:
+                self._send(queues.WORK, waker)

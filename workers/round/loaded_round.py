@@ -103,8 +103,7 @@ def load_round(session: Session, round_id: int) -> LoadedRound:
 
 
 def find_tried(database: Database, round_: LoadedRound, candidates: Sequence[Candidate]) -> set[Candidate]:
-    """Return which candidates have a result that the round may know, in its history or
-    not."""
+    """Return which candidates have a result, also outside the round's history."""
     row = round_.row
     with database.session() as session:
         job = Jobs(session).get(row.job_id, None)

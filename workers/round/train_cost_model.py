@@ -38,8 +38,7 @@ from mallorn.workers.round.select_cost_model import (
 GROWTH: Final = 0.2
 FIRST_ROWS: Final = 8  # least number of timed rows; a model of fewer would only fit noise
 MAX_ROWS: Final = 4000
-# So many rows of a family are counted and looked at, at most; a refit chooses MAX_ROWS of
-# them.
+# At most so many rows of a family are looked at; a refit chooses MAX_ROWS of them.
 MOST_ROWS: Final = 16_384
 MOST_NEW: Final = 256  # uncached candidates per workload that one refit lowers
 

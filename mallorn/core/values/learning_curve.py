@@ -1,5 +1,4 @@
-"""What the planner knows of closed rounds: a workload's learning curve, and a task's own
-totals."""
+"""The planner's summary of closed rounds: a workload's learning curve, a task's totals."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

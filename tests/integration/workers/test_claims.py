@@ -13,6 +13,7 @@ from mallorn.core.states import JobState, RoundState, WorkKind
 from mallorn.core.targets import NATIVE, parse_target
 from mallorn.core.values.fleet import WorkerInfo
 from mallorn.db.repositories.claim_and_release_work import LEFT_SEC, WorkItems
+from mallorn.db.repositories.devices import MachineKey
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import LeaseToken, WorkItem
 from mallorn.db.repositories.targets import Targets
@@ -117,8 +118,9 @@ def test_a_worker_without_the_toolchain_of_a_target_leaves_its_work(workshop: Wo
 
 def test_a_round_goes_to_workers_whose_tracker_has_a_device_of_its_class(workshop: Workshop) -> None:
     workshop.next_round(workshop.job())
+    another = MachineKey(workshop.target_id, "another class", "0.27.0", 2)
     assert workshop.claim(devices=frozenset()) is None
-    assert workshop.claim(devices=frozenset({(workshop.target_id, "another class", "0.27.0", 2)})) is None
+    assert workshop.claim(devices=frozenset({another})) is None
     assert workshop.claim() is not None
 
 
