@@ -12,21 +12,15 @@ from tvm import relax, topi
 
 from mallorn.graphc.core.graph_pass import Graph, Leave, Pass, operator_name
 from mallorn.graphc.core.graph_rewriting import sizes_of
-from mallorn.graphc.elementwise import trigonometry, vectorizable_math_functions
+from mallorn.graphc.elementwise import vectorizable_math_functions as functions
 from mallorn.graphc.elementwise.vectorizable_math_functions import NumberFunction, apply_elementwise
 
 # LLVM vectorises these powers: a reciprocal and a square root.
 KNOWN_POWERS: Final = (-1.0, 0.5)
 _FUNCTIONS: Final[tuple[NumberFunction, ...]] = (
-    *(vectorizable_math_functions.exp, vectorizable_math_functions.sinh, vectorizable_math_functions.cosh),
-    *(
-        vectorizable_math_functions.log,
-        vectorizable_math_functions.asinh,
-        vectorizable_math_functions.acosh,
-        vectorizable_math_functions.atanh,
-    ),
-    *(trigonometry.sin, trigonometry.cos, trigonometry.tan),
-    *(trigonometry.asin, trigonometry.acos, trigonometry.atan),
+    *(functions.exp, functions.log, functions.sinh, functions.cosh, functions.asinh, functions.acosh),
+    *(functions.atanh, functions.sin, functions.cos, functions.tan),
+    *(functions.asin, functions.acos, functions.atan),
 )
 Form = Callable[[Any, Graph], Any]
 
@@ -54,7 +48,7 @@ def _log_softmax(call: Any, g: Graph) -> Any:
     (x,), axis = call.args, int(call.attrs.axis)
     shifted = x - relax.op.max(x, axis, keepdims=True)
     total = relax.op.sum(_fast_exp(shifted, g), axis, keepdims=True)
-    return shifted - g.call_te("log", partial(apply_elementwise, vectorizable_math_functions.log), total)
+    return shifted - g.call_te("log", partial(apply_elementwise, functions.log), total)
 
 
 def _square(call: Any, _: Graph) -> Any:
@@ -66,7 +60,7 @@ def _make_tensor_function_rewrite(function: NumberFunction) -> Form:
     return lambda call, g: g.call_te(function.__name__, partial(apply_elementwise, function), *call.args)
 
 
-_power = _make_tensor_function_rewrite(vectorizable_math_functions.power)
+_power = _make_tensor_function_rewrite(functions.power)
 _SMALL_POWERS: Mapping[float, Form] = {2.0: _square, 3.0: lambda call, g: _square(call, g) * call.args[0]}
 _FORMS: Mapping[str, Form] = {
     "relax.sigmoid": _sigmoid,
@@ -76,7 +70,7 @@ _FORMS: Mapping[str, Form] = {
     ),
     "relax.nn.gelu_tanh": _gelu_tanh,
     "relax.nn.log_softmax": _log_softmax,
-    "relax.mod": _make_tensor_function_rewrite(vectorizable_math_functions.remainder),
+    "relax.mod": _make_tensor_function_rewrite(functions.remainder),
     **{f"relax.{function.__name__}": _make_tensor_function_rewrite(function) for function in _FUNCTIONS},
 }
 
