@@ -91,7 +91,6 @@ class XGBoost(CostModel):
         self.fit_boosters(features, labels, weight_fast_rows(labels), seed)
 
     def fit_boosters(self, features: Matrix, targets: Vector, weight: Weights, seed: int) -> None:
-        """Fit the boosters to any targets."""
         self.boosters, self.noise = [], UNKNOWN
         if not len(targets):
             return

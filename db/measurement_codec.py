@@ -59,7 +59,6 @@ def unpack_times(encoded: bytes) -> tuple[float, ...]:
 
 
 def pack_points(points: Iterable[WorkloadPoint]) -> bytes:
-    """Encode the points of a learning curve."""
     rows = ((one.closed_at, one.trials, nan if one.best_us is None else one.best_us) for one in points)
     return b"".join(_POINT.pack(*row) for row in rows)
 

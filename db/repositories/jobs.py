@@ -71,7 +71,6 @@ class JobFilter:
     viewer: str | None = None
 
     def conditions(self) -> Iterator[ColumnElement[bool]]:
-        """Yield the SQL conditions."""
         yield Job.archived_at.is_not(None) if self.archived else Job.archived_at.is_(None)
         if self.states:
             yield Job.state.in_(self.states)
@@ -316,8 +315,6 @@ class Jobs(Repository):
 
 
 class JobLabels(Repository):
-    """Labels of jobs."""
-
     def by_job(self, job_ids: Collection[str]) -> dict[str, dict[str, str]]:
         """Return the labels of each of these jobs, sorted by key."""
         labels: dict[str, dict[str, str]] = {job_id: {} for job_id in job_ids}

@@ -97,7 +97,6 @@ class LearningCurves(Repository):
         return self._list(query.where(condition, Round.target_id == job.target_id, _is_counted(job)))
 
     def has_settled(self, round_ids: Collection[int]) -> bool:
-        """Return whether any of these rounds is settled."""
         is_settled = self.is_among(Round.id, round_ids), Round.settled
         return (
             bool(round_ids) and self.session.scalar(select(Round.id).where(*is_settled).limit(1)) is not None
@@ -239,7 +238,6 @@ class LearningCurves(Repository):
 
 
 def _scopes(job: Job) -> tuple[str, ...]:
-    """Return the scopes of the curves that a job reads."""
     return {WRITE: ("",), OFF: (job.id,)}.get(job.dataset or WRITE, ("", job.id))
 
 

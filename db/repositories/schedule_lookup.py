@@ -97,7 +97,6 @@ def dtypes_of(workload: Workload) -> list[str]:
 
 
 def shapes_of(workload: Workload) -> list[list[int]]:
-    """Return the shapes of the workload's tensors."""
     return [list(shape) for _, _, shape in workload.args.get("args", [])]
 
 

@@ -28,7 +28,6 @@ class Targets(Repository):
         return require_row(self.session.get(TargetRow, target_id), f"target {target_id}")
 
     def list_measured(self, workload_ids: Iterable[int]) -> Sequence[TargetRow]:
-        """Return the targets on which these workloads were measured."""
         is_of_workload = self.is_among(Measurement.workload_id, workload_ids)
         target_ids = select(Measurement.target_id).where(is_of_workload)
         query = select(TargetRow).where(TargetRow.id.in_(target_ids)).order_by(TargetRow.id)

@@ -102,5 +102,4 @@ def export_library(
 
 
 def is_cpu(target: Any) -> bool:
-    """Return whether the target is a CPU."""
     return bool(target.kind.name == "llvm")

@@ -263,7 +263,6 @@ def measure_errors_over_range(
 
 
 def run_library_once(library: str, inputs: list[Any], device: Any) -> list[Any]:
-    """Run the library once and return its outputs as arrays."""
     vm = relax.VirtualMachine(tvm.runtime.load_module(library), device)
     result = vm["main"](*(tvm.runtime.tensor(value, device) for value in inputs))
     return [output.numpy() for output in ([result] if hasattr(result, "numpy") else result)]
@@ -284,7 +283,6 @@ def read_target(attrs: dict[str, Any]) -> Any:
 
 
 def device_of(target: Any) -> Any:
-    """Return the first device of the target's kind."""
     return tvm.runtime.device(target.get_target_device_type())
 
 

@@ -264,7 +264,6 @@ def check_error(manifest: ManifestFile, error: float, model: str, own_error: flo
 
 
 def precision_of_steps(steps: Iterable[Step]) -> str:
-    """Return the precision of a recipe, given its steps."""
     for step in steps:
         name, args = step["pass"], step.get("args")
         precision = _ROUNDING.get((name, str(args[0]) if args else ""))

@@ -308,7 +308,6 @@ class Connection:
 
 
 def sha256_of(file: Path) -> str:
-    """Return the SHA-256 of a file's bytes."""
     with file.open("rb") as content:
         return file_digest(content, "sha256").hexdigest()
 

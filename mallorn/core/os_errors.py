@@ -53,7 +53,6 @@ def reports_too_many_files(words: str) -> bool:
 
 
 def can_open_file() -> bool:
-    """Return whether this process can open another file."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))
     except OSError as error:

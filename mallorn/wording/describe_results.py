@@ -152,7 +152,6 @@ def engine_columns(latencies: Mapping[str, ModelLatency | None]) -> Sequence[Col
 
 
 def latency_rows(latencies: Mapping[str, ModelLatency | None]) -> list[TimedEngine]:
-    """Return one row for each engine that was timed."""
     rival = next((latencies[name] for name in RIVALS if latencies.get(name)), None)
     race = compare_with_rival(latencies)
     rows = []

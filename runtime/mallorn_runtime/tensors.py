@@ -29,7 +29,6 @@ def empty(shape: Iterable[int], dtype: npt.DTypeLike = "float32") -> Array:
 
 
 def copy_array(value: Array) -> Any:
-    """Return a copy as a tensor."""
     array = empty(value.shape, value.dtype)
     array[...] = value
     return from_dlpack(array)

@@ -122,7 +122,6 @@ def serve(settings: Settings) -> None:
 
 
 def server_config(app: ASGIApp, settings: Settings, shutdown_sec: int = SHUTDOWN_SEC) -> uvicorn.Config:
-    """Return the uvicorn configuration of a coordinator."""
     connections, backlog = reserve_files(settings.max_connections)
     config = uvicorn.Config(
         app,

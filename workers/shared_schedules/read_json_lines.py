@@ -29,7 +29,6 @@ class LoadedLog:
     kept: int = 0  # of those added, stored as raw log records
 
     def add(self, other: "LoadedLog") -> None:
-        """Add the counts of another log."""
         self.added, self.known = self.added + other.added, self.known + other.known
         self.kept += other.kept
 

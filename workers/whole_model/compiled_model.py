@@ -279,7 +279,6 @@ class WholeModel:
             self.device_pool.runner.release_devices()
 
     def outputs_file(self, name: str) -> Path:
-        """Return the path of the file to which an engine writes its outputs."""
         if self.device_pool is not None and name != ONNXRUNTIME:
             own_folder = self.device_pool.folder
         else:

@@ -177,5 +177,4 @@ class Choices:
 
 
 def size_bytes(access: Access) -> float:
-    """Return the bytes of the buffer of an access."""
     return prod(access.shape) * access.element_bytes

@@ -59,7 +59,6 @@ class Store:
         return sizes
 
     def has_model(self, model_id: str) -> bool:
-        """Return whether the bytes of a model are stored."""
         fs, path = open_store(model_uri(self._url, model_id))
         with convert_store_errors(path):
             return bool(fs.exists(path))

@@ -29,7 +29,6 @@ JOB: Final = re.compile(r"/jobs/(?P<job>[0-9a-f]+)(/|$)")
 
 
 def add_key_to_audit_entry(request: Request, key: ApiKey) -> None:
-    """Add the changed key to the request's audit entry."""
     add_to_audit_entry(request, key.owner, f"key {key.id}, which may {', '.join(key.scopes)}")
 
 
@@ -75,7 +74,6 @@ class AuditMiddleware(HttpMiddleware):
 
 
 def _audit_entry(scope: Scope, status: int) -> AuditRow | None:
-    """Return the entry of an answered request; None if it has none."""
     method, caller = scope["method"], scope["state"].get("caller")
     subject, detail, key_id = scope["state"].get(ADDITION, ("", "", ""))
     if not subject and (caller is None or method in SAFE_METHODS):

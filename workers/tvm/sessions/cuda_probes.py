@@ -100,7 +100,6 @@ def float32_peak() -> tuple[Probe, str]:
 
 
 def tensor_core_peak(dtype: str, mma: Mma) -> tuple[Probe, str]:
-    """Return the probe of a tensor cores' instruction."""
     body = f"""
                 left = T.sblock_alloc_buffer(({mma.left},), "{mma.operand}", scope="local")
                 right = T.sblock_alloc_buffer(({mma.right},), "{mma.operand}", scope="local")
@@ -128,7 +127,6 @@ def tensor_core_peak(dtype: str, mma: Mma) -> tuple[Probe, str]:
 
 
 def shared_bandwidth() -> tuple[Probe, str]:
-    """Return the probe of the bandwidth of shared memory."""
     tile = SHARED_FLOATS // VECTOR
     row = f"(turn * {THREADS // 2} + i * {THREADS} + thread) % {tile}"
     body = f"""
@@ -171,7 +169,6 @@ def l2_bandwidth() -> tuple[Probe, str]:
 
 
 def memory_bandwidth() -> tuple[Probe, str]:
-    """Return the probe of the bandwidth of memory."""
     blocks = MEMORY_BYTES // 4 // _TILE
     body = f"""
                 for j in T.vectorized({VECTOR}):

@@ -27,7 +27,6 @@ _ADDING_THREADS: Final = 128  # of a block of the kernel that adds partial sums
 
 
 def open_schedule(module: Any) -> Any:
-    """Return a new schedule of a program."""
     return Schedule(module, debug_mask="none", error_render_level="none")
 
 
@@ -44,7 +43,6 @@ def child_blocks(schedule: Any) -> list[Any]:
 
 
 def is_sum(schedule: Any, block: Any) -> bool:
-    """Return whether a block reduces."""
     axes = schedule.get(block).iter_vars
     return any(axis.iter_type == IterVar.CommReduce for axis in axes)
 
