@@ -21,10 +21,9 @@ from mallorn.services.coordinator.event_stream import router as events
 from mallorn.services.coordinator.fleet.routes import router as fleet
 from mallorn.services.coordinator.health import router as health
 from mallorn.services.coordinator.jobs import list_and_show, pause_resume_cancel, submit
-from mallorn.services.coordinator.list_job_options import router as options
+from mallorn.services.coordinator.options_and_retention import router as options
 from mallorn.services.coordinator.records_and_stats import router as records
 from mallorn.services.coordinator.reports import router as reports
-from mallorn.services.coordinator.retention_settings import router as retention
 from mallorn.services.coordinator.schedules import router as schedules
 from mallorn.services.coordinator.sign_in.browser_sessions import open_router as open_sessions
 from mallorn.services.coordinator.sign_in.browser_sessions import router as sessions
@@ -115,7 +114,7 @@ def create_app(settings: Settings) -> FastAPI:
     of_jobs = *jobs, reports, events, schedules, records
     of_models = models, uploads_router
     of_users = keys, owners, sessions, audit
-    for router in (*of_models, *of_jobs, options, cost_models, fleet, *of_users, retention):
+    for router in (*of_models, *of_jobs, options, cost_models, fleet, *of_users):
         set_default_scopes(router)
         api.include_router(router)
     app.include_router(api, prefix=API)

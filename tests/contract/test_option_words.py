@@ -10,7 +10,7 @@ from typer.main import get_command
 from mallorn.cli.main import app
 from mallorn.cli.terminal.job_options import WITHOUT_FLAG
 from mallorn.core.job_options import EvaluatorOptions, JobOptions, SimulatedOptions
-from mallorn.services.coordinator.list_job_options import list_options
+from mallorn.services.coordinator.options_and_retention import list_options
 from tests.contract.reference.pages import pages
 
 OPENAPI: Final = Path(__file__).parents[2] / "services" / "openapi.json"

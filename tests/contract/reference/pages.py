@@ -18,7 +18,7 @@ from tests.contract.reference.rest import rest_page
 from tests.contract.reference.sandbox import sandbox_page
 
 if TYPE_CHECKING:
-    from mallorn.services.coordinator.list_job_options import OptionOut
+    from mallorn.services.coordinator.options_and_retention import OptionOut
 
 OPTION_WORDS: Final = (
     "What `options` of `POST /api/v1/jobs`, keywords of `Client.submit` and `--option NAME=VALUE` may hold.",
@@ -31,7 +31,7 @@ SETTING_WORDS = (
 
 def options_page() -> str:
     """Every option of a job, as the API lists them."""
-    from mallorn.services.coordinator.list_job_options import list_options
+    from mallorn.services.coordinator.options_and_retention import list_options
 
     rows = []
     for option in list_options().items:
