@@ -20,14 +20,7 @@ from mallorn.core.states import JobState
 from mallorn.results.compare_jobs import JobComparison, Side
 from mallorn.results.compare_jobs import compare as compared
 from mallorn.results.decision_summary import summarise
-from mallorn.wording.decision_log import (
-    ROUND_COLUMNS,
-    SHARE_COLUMNS,
-    log_lines,
-    log_rows,
-    summary_lines,
-    top_shares,
-)
+from mallorn.wording import decision_log
 from mallorn.wording.format_values import Column, format_duration, format_latency
 
 TaskOption = Annotated[
@@ -70,14 +63,14 @@ def explain(
         return
     console = output.stdout()
     if console.is_terminal:
-        console.print(output.table(log_rows(log), ROUND_COLUMNS))
+        console.print(output.table(decision_log.log_rows(log), decision_log.ROUND_COLUMNS))
     else:
-        for line in log_lines(log):
+        for line in decision_log.log_lines(log):
             console.print(line)
     console.print()
-    console.print(output.table(top_shares(summary), SHARE_COLUMNS))
+    console.print(output.table(decision_log.top_shares(summary), decision_log.SHARE_COLUMNS))
     console.print()
-    for line in summary_lines(summary):
+    for line in decision_log.summary_lines(summary):
         console.print(line)
 
 

@@ -10,27 +10,12 @@ from typing import Annotated, Final, TypeVar
 
 import typer
 
+from mallorn.cli import find_client_and_job
 from mallorn.cli.dataset_options import to_seconds
-from mallorn.cli.find_client_and_job import (
-    FIRST_STEP,
-    check_active_job_has_service,
-    check_ended_job_has_service,
-    find_job,
-    open_reader,
-    open_source,
-)
 from mallorn.cli.live_view import show_until_ended
 from mallorn.cli.print_job_result import print_fetch, print_result, print_verdict
-from mallorn.cli.terminal import output
+from mallorn.cli.terminal import job_options, output
 from mallorn.cli.terminal.free_dimensions import fix_free_dimensions
-from mallorn.cli.terminal.job_options import (
-    AutoOption,
-    EffortOptions,
-    InputsOption,
-    JobFlags,
-    LabelOption,
-    limit_trials,
-)
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.progress_bars import upload_with_bar
 from mallorn.client.job import Job
@@ -41,21 +26,7 @@ from mallorn.core.labels import format_labels, parse_labels
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus
 from mallorn.results.speedup import compare_with_onnxruntime
-from mallorn.wording.describe_results import (
-    ANSWER_COLUMNS,
-    FAMILY_COLUMNS,
-    POINT_COLUMNS,
-    describe_device_use,
-    describe_failures,
-    describe_schedule_sources,
-    describe_skipped_steps,
-    describe_stock_comparison,
-    describe_warnings,
-    engine_columns,
-    latency_rows,
-    list_family_rows,
-    task_columns,
-)
+from mallorn.wording import describe_results
 from mallorn.wording.format_values import (
     AUTO,
     Cell,
@@ -96,14 +67,14 @@ def submit(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="An ONNX file, or the id of an uploaded model.")
     ],
-    effort: EffortOptions,
-    auto: AutoOption = False,
+    effort: job_options.EffortOptions,
+    auto: job_options.AutoOption = False,
     name: Annotated[str | None, typer.Option(help="Name of the job; default: the file's.")] = None,
     priority: Annotated[int, typer.Option(help="A job with a higher priority gets devices first.")] = 0,
-    label: LabelOption = None,
-    inputs: InputsOption = None,
+    label: job_options.LabelOption = None,
+    inputs: job_options.InputsOption = None,
     *,
-    options: JobFlags,
+    options: job_options.JobFlags,
     as_json: output.JsonOption = False,
     place: output.Place,
 ) -> None:
@@ -111,7 +82,7 @@ def submit(
     file = Path(model)
     job_name = name or (file.stem if file.is_file() else None)
     labels = parse_labels(label or ())
-    effort = limit_trials(effort, auto, options)
+    effort = job_options.limit_trials(effort, auto, options)
     with output.client(*place) as api, as_onnx(file) if file.is_file() else nullcontext(model) as upload:
         if file.is_file():
             fix_free_dimensions(Path(upload), options, asks=not as_json)
@@ -155,7 +126,7 @@ def jobs(
     place: output.Place,
 ) -> None:
     """List jobs, newest first."""
-    with open_reader(*place) as api:
+    with find_client_and_job.open_reader(*place) as api:
         matching_jobs = api.jobs(
             state,
             archived,
@@ -172,7 +143,7 @@ def jobs(
         return output.print_json([job.body for job in handles])
     is_filtered = any((name, label, model, owner, since, end_time, len(state or ()) > 1))
     kind = state[0] if state else ("archived" if archived else None)
-    empty = f"no {kind} jobs" if kind else f"no jobs yet; hand one in with   {FIRST_STEP}"
+    empty = f"no {kind} jobs" if kind else f"no jobs yet; hand one in with   {find_client_and_job.FIRST_STEP}"
     columns = (OWNER_COLUMN, *JOB_COLUMNS) if all_owners or owner else JOB_COLUMNS
     if any(job.status.labels for job in handles):
         columns = (*columns[:-1], LABEL_COLUMN, columns[-1])
@@ -186,8 +157,8 @@ def show(
     job: output.NewestJobArgument = None, as_json: output.JsonOption = False, *, place: output.Place
 ) -> None:
     """Show one job: its budget, results and problems."""
-    with open_source(*place) as origin:
-        handle = find_job(origin.api, job)
+    with find_client_and_job.open_source(*place) as origin:
+        handle = find_client_and_job.find_job(origin.api, job)
         rows = []
         with suppress(NotFound):  # an admin may see another owner's job, but not its tasks
             rows = [] if as_json else handle.tasks()
@@ -209,24 +180,26 @@ def show(
         "budget": AUTO if status.has_auto_budget else None,
         "private": "kept from other owners" if status.options.private else None,
         "tasks": f"{progress.tasks_measured} of {progress.tasks} measured",
-        "device": describe_device_use(status),
-        "failures": describe_failures(progress),
+        "device": describe_results.describe_device_use(status),
+        "failures": describe_results.describe_failures(progress),
         "estimate": None if progress.estimated_us is None else estimate,
         "headroom": describe_headroom(status) or None,
-        "stock's tuner": describe_stock_comparison(rows),
+        "stock's tuner": describe_results.describe_stock_comparison(rows),
     }
     tables = [output.fact_table("JOB", status.id, facts)]
-    if engines := latency_rows(report.latency_us):
-        tables.append(output.table(engines, engine_columns(report.latency_us)))
+    if engines := describe_results.latency_rows(report.latency_us):
+        tables.append(output.table(engines, describe_results.engine_columns(report.latency_us)))
     if report.points:
-        tables.append(output.table(report.points, POINT_COLUMNS))
+        tables.append(output.table(report.points, describe_results.POINT_COLUMNS))
     if report.unmeasured_schedules:
-        tables.append(output.table(report.unmeasured_schedules.items(), ANSWER_COLUMNS))
+        tables.append(output.table(report.unmeasured_schedules.items(), describe_results.ANSWER_COLUMNS))
     for result in tables:
         output.stdout().print(result)
         output.stdout().print()
     for line in (
-        describe_schedule_sources(report) + describe_skipped_steps(report) + describe_warnings(status)
+        describe_results.describe_schedule_sources(report)
+        + describe_results.describe_skipped_steps(report)
+        + describe_results.describe_warnings(status)
     ):
         output.stdout().print(line)
     print_verdict(status.verdict, origin.data_option)
@@ -240,16 +213,16 @@ def tasks(
     job: output.NewestJobArgument = None, as_json: output.JsonOption = False, *, place: output.Place
 ) -> None:
     """Print MetaSchedule's table of a job's tasks, and which of them share a cost model and why."""
-    with open_source(*place) as origin:
-        handle = find_job(origin.api, job)
+    with find_client_and_job.open_source(*place) as origin:
+        handle = find_client_and_job.find_job(origin.api, job)
         rows = handle.tasks()
     empty = (
         f"no tasks yet: the model was not imported; look at   mallorn show {handle.id}{origin.data_option}"
     )
-    output.print_rows(rows, task_columns(rows), as_json, empty)
-    if not as_json and (families := list_family_rows(rows)):
+    output.print_rows(rows, describe_results.task_columns(rows), as_json, empty)
+    if not as_json and (families := describe_results.list_family_rows(rows)):
         output.stdout().print()
-        output.stdout().print(output.table(families, FAMILY_COLUMNS))
+        output.stdout().print(output.table(families, describe_results.FAMILY_COLUMNS))
 
 
 @expand_option_groups
@@ -263,9 +236,9 @@ def watch(
 
     The result is printed last. Ctrl-C ends only this command, not the job.
     """
-    with open_source(*place) as origin:
-        handle = find_job(origin.api, job)
-        check_active_job_has_service(origin, handle)
+    with find_client_and_job.open_source(*place) as origin:
+        handle = find_client_and_job.find_job(origin.api, job)
+        find_client_and_job.check_active_job_has_service(origin, handle)
         try:
             if as_json:
                 for event in handle.events():
@@ -305,12 +278,12 @@ def for_each_job(jobs: Sequence[T], act: Callable[[T], None]) -> None:
 @expand_option_groups
 def pause(jobs: JobsArgument, as_json: output.JsonOption = False, *, place: output.Place) -> None:
     """Pause jobs: rounds in progress end, and no more are planned."""
-    with open_source(*place) as origin:
+    with find_client_and_job.open_source(*place) as origin:
 
         def pause_job(job: str) -> None:
             handle = origin.api.job(job)
-            check_ended_job_has_service(origin, handle)
-            check_active_job_has_service(origin, handle)
+            find_client_and_job.check_ended_job_has_service(origin, handle)
+            find_client_and_job.check_active_job_has_service(origin, handle)
             handle.pause()
             _print_job(
                 handle, as_json, f"paused; go on with   mallorn resume {handle.id}{origin.data_option}"
@@ -322,11 +295,11 @@ def pause(jobs: JobsArgument, as_json: output.JsonOption = False, *, place: outp
 @expand_option_groups
 def cancel(jobs: JobsArgument, as_json: output.JsonOption = False, *, place: output.Place) -> None:
     """End jobs now; their measurements stay in the dataset."""
-    with open_source(*place) as origin:
+    with find_client_and_job.open_source(*place) as origin:
 
         def cancel_job(job: str) -> None:
             handle = origin.api.job(job)
-            check_ended_job_has_service(origin, handle)
+            find_client_and_job.check_ended_job_has_service(origin, handle)
             handle.cancel()
             records = f"mallorn dataset records --job {handle.id}{origin.data_option}"
             _print_job(handle, as_json, f"cancelled; what it measured stays: {records}")

@@ -8,18 +8,8 @@ import typer
 
 from mallorn.cli.dataset_options import dataset
 from mallorn.cli.find_client_and_job import open_reader
+from mallorn.cli.terminal import output
 from mallorn.cli.terminal.option_groups import command_group, expand_option_groups
-from mallorn.cli.terminal.output import (
-    JsonOption,
-    Place,
-    YesOption,
-    client,
-    confirm_or_exit,
-    print_json,
-    print_note,
-    print_rows,
-    stdout,
-)
 from mallorn.core.api_keys import USUAL_SCOPES, OwnerAction, Scope
 from mallorn.core.values.access_control import ApiKey, AuditEntry, NewApiKey, OwnerStatus
 from mallorn.wording.format_values import Column, format_age, format_duration, format_moment
@@ -40,11 +30,11 @@ keys_app = command_group("List, create, rotate or revoke API keys.")
 
 @keys_app.command("list")
 @expand_option_groups
-def keys(as_json: JsonOption = False, *, place: Place) -> None:
+def keys(as_json: output.JsonOption = False, *, place: output.Place) -> None:
     """List your API keys; an admin sees those of all owners."""
-    with client(*place) as api:
+    with output.client(*place) as api:
         rows = api.api_keys()
-    print_rows(rows, KEY_COLUMNS, as_json, NONE_YET)
+    output.print_rows(rows, KEY_COLUMNS, as_json, NONE_YET)
 
 
 @keys_app.command()
@@ -65,9 +55,9 @@ def create(
             "--here", help="Write it into this host's database; for the first key, or if all are lost."
         ),
     ] = False,
-    as_json: JsonOption = False,
+    as_json: output.JsonOption = False,
     *,
-    place: Place,
+    place: output.Place,
 ) -> None:
     """Create a key and print it. It is not shown again: only its SHA-256 is stored."""
     scopes = tuple(scope or USUAL_SCOPES)
@@ -78,7 +68,7 @@ def create(
             key = ApiKeys(session).create(owner or name, name, scopes, days)
             Audit(session).add_local_change(key.owner, f"key {key.id}, which may {', '.join(key.scopes)}")
     else:
-        with client(*place) as api:
+        with output.client(*place) as api:
             key = api.create_key(name, owner, scopes, days)
     _print_new_key(key, as_json)
 
@@ -88,25 +78,25 @@ def create(
 def rotate(
     key: KeyArgument,
     grace: Annotated[float, typer.Option(min=0, help="Minutes for which the old secret stays valid.")] = 0.0,
-    as_json: JsonOption = False,
+    as_json: output.JsonOption = False,
     *,
-    place: Place,
+    place: output.Place,
 ) -> None:
     """Replace a key's secret and print the key, once. Needs this key or an admin's."""
-    with client(*place) as api:
+    with output.client(*place) as api:
         _print_new_key(api.rotate_key(key, grace), as_json)
 
 
 @keys_app.command()
 @expand_option_groups
-def revoke(key: KeyArgument, yes: YesOption = False, *, place: Place) -> None:
+def revoke(key: KeyArgument, yes: output.YesOption = False, *, place: output.Place) -> None:
     """Revoke a key: the service refuses it, and browsers that signed in with it."""
-    with client(*place) as api:
+    with output.client(*place) as api:
         api_key = next((row for row in api.api_keys() if row.id == key), None)
         details = f" ({api_key.name}, of {api_key.owner})" if api_key else ""
-        confirm_or_exit(f"Revoke the key {key}{details}?", f"mallorn keys revoke {key} --yes", yes)
+        output.confirm_or_exit(f"Revoke the key {key}{details}?", f"mallorn keys revoke {key} --yes", yes)
         api.revoke_key(key)
-    print_note(f"revoked {key}")
+    output.print_note(f"revoked {key}")
 
 
 def state_of(key: ApiKey) -> str:
@@ -125,10 +115,10 @@ def _since(at_sec: float | None) -> str | None:
 
 def _print_new_key(key: NewApiKey, as_json: bool) -> None:
     if as_json:
-        return print_json(key)
-    stdout().print(key.key)
-    print_note(f"key {key.id} of {key.owner}, may {', '.join(key.scopes)}; it is not shown again")
-    print_note("to use it: export MALLORN_API_KEY=...   (the service answers nobody without a key)")
+        return output.print_json(key)
+    output.stdout().print(key.key)
+    output.print_note(f"key {key.id} of {key.owner}, may {', '.join(key.scopes)}; it is not shown again")
+    output.print_note("to use it: export MALLORN_API_KEY=...   (the service answers nobody without a key)")
 
 
 OWNER_COLUMNS: Final = (
@@ -144,18 +134,24 @@ owners_app = command_group("List owners, what they changed, and who is banned; s
 
 @owners_app.command("list")
 @expand_option_groups
-def owners(as_json: JsonOption = False, *, place: Place) -> None:
+def owners(as_json: output.JsonOption = False, *, place: output.Place) -> None:
     """List all owners, and who is banned."""
-    with client(*place) as api:
-        print_rows(api.owners(), OWNER_COLUMNS, as_json, "no owners yet")
+    with output.client(*place) as api:
+        output.print_rows(api.owners(), OWNER_COLUMNS, as_json, "no owners yet")
 
 
 def _add_owner_command(action: OwnerAction, words: str, question: str = "") -> None:
     @expand_option_groups
     def command(
-        owner: OwnerArgument, yes: YesOption = False, writes_database: HereOption = False, *, place: Place
+        owner: OwnerArgument,
+        yes: output.YesOption = False,
+        writes_database: HereOption = False,
+        *,
+        place: output.Place,
     ) -> None:
-        confirm_or_exit(f"{question} {owner}?", f"mallorn owners {action} {owner} --yes", yes or not question)
+        output.confirm_or_exit(
+            f"{question} {owner}?", f"mallorn owners {action} {owner} --yes", yes or not question
+        )
         if writes_database:
             with dataset(place.data, None) as database:
                 from mallorn.db.repositories.access_control import Audit, apply_owner_action
@@ -164,9 +160,9 @@ def _add_owner_command(action: OwnerAction, words: str, question: str = "") -> N
                 with database.transaction() as session:
                     Audit(session).add_local_change(name, f"{action} of this owner")
         else:
-            with client(*place) as api:
+            with output.client(*place) as api:
                 name = api.change_owner_access(owner, action).owner
-        print_note(f"{action}: {owner}" + (f", from now on {name}" if name != owner else ""))
+        output.print_note(f"{action}: {owner}" + (f", from now on {name}" if name != owner else ""))
 
     owners_app.command(action, help=words)(command)
 
@@ -203,11 +199,11 @@ AUDIT_COLUMNS: Final = (
 @expand_option_groups
 def audit(
     limit: Annotated[int, typer.Option(min=1, help="List this many of the newest.")] = 50,
-    as_json: JsonOption = False,
+    as_json: output.JsonOption = False,
     *,
-    place: Place,
+    place: output.Place,
 ) -> None:
     """List requests that changed something or tried to, newest first. An admin sees those of all owners."""
     with open_reader(*place) as api:
         rows = list(itertools.islice(api.audit(page_size=min(limit, 500)), limit))
-    print_rows(rows, AUDIT_COLUMNS, as_json, "nobody has changed anything yet")
+    output.print_rows(rows, AUDIT_COLUMNS, as_json, "nobody has changed anything yet")

@@ -14,18 +14,9 @@ from mallorn.cli.dataset_options import DatasetPlace, dataset
 from mallorn.cli.find_client_and_job import FIRST_STEP, open_reader
 from mallorn.cli.print_job_result import print_library
 from mallorn.cli.run_service_part import require_packages
+from mallorn.cli.terminal import output
 from mallorn.cli.terminal.job_options import ForceOption
 from mallorn.cli.terminal.option_groups import command_group, expand_option_groups
-from mallorn.cli.terminal.output import (
-    JobArgument,
-    JsonOption,
-    Place,
-    key_columns,
-    print_json,
-    print_note,
-    print_rows,
-    stdout,
-)
 from mallorn.cli.terminal.progress_bars import bar
 from mallorn.client.out_directory import check_model, check_target
 from mallorn.core.artifact_uris import open_artifact
@@ -48,8 +39,8 @@ SCHEDULE_COLUMNS: Final = (
     Column[VerifiedSchedule]("TARGET", lambda row: row.target, cut=True),
 )
 _TIMES: Final = {"before_us": "BEFORE US", "after_us": "AFTER US"}
-CHANGE_COLUMNS: Final = key_columns(change="CHANGE", name="NAME", **_TIMES, target="TARGET")
-PRUNED_COLUMNS: Final = key_columns(name="NAME", target="TARGET", line="LINE", reason="REASON")
+CHANGE_COLUMNS: Final = output.key_columns(change="CHANGE", name="NAME", **_TIMES, target="TARGET")
+PRUNED_COLUMNS: Final = output.key_columns(name="NAME", target="TARGET", line="LINE", reason="REASON")
 MOST_FILES: Final = 10_000  # of a directory of schedules at a URL
 MOST_BYTES: Final = 1_000_000_000
 
@@ -75,15 +66,17 @@ def schedules(
     force: ForceOption = False,
     workload: Annotated[str | None, typer.Option(help="Only schedules of this workload key.")] = None,
     target: Annotated[str | None, typer.Option(help="Only schedules for this target.")] = None,
-    as_json: JsonOption = False,
+    as_json: output.JsonOption = False,
     *,
-    place: Place,
+    place: output.Place,
 ) -> None:
     """List the best known schedules, or download a job's."""
     with open_reader(*place) as api:
         if job is None:
             rows = list(api.schedules(workload, target))
-            print_rows(rows, SCHEDULE_COLUMNS, as_json, f"no schedules yet; grow some with   {FIRST_STEP}")
+            output.print_rows(
+                rows, SCHEDULE_COLUMNS, as_json, f"no schedules yet; grow some with   {FIRST_STEP}"
+            )
             return
         handle = api.job(job)
         directory = out or Path(f"mallorn-{handle.id}")
@@ -92,24 +85,24 @@ def schedules(
         handle.schedules(directory)
     files = sorted(str(path) for path in directory.rglob("*") if path.is_file())
     if as_json:
-        return print_json({"directory": str(directory), "files": files})
-    stdout().print(str(directory))
-    print_note(
+        return output.print_json({"directory": str(directory), "files": files})
+    output.stdout().print(str(directory))
+    output.print_note(
         f"{len(files)} files; apply them with   mallorn compile MODEL --schedules {directory} -o model.so"
     )
 
 
 @expand_option_groups
 def fetch(
-    job: JobArgument,
+    job: output.JobArgument,
     library: Annotated[bool, typer.Option("--library", help="Only the compiled model, model.so.")] = False,
     folder: Annotated[
         Path | None, typer.Option("--out", help="Directory for the files; default: ./mallorn-JOB.")
     ] = None,
     force: ForceOption = False,
-    as_json: JsonOption = False,
+    as_json: output.JsonOption = False,
     *,
-    place: Place,
+    place: output.Place,
 ) -> None:
     """Download a job's schedules and its compiled model."""
     with open_reader(*place) as api:
@@ -122,8 +115,8 @@ def fetch(
             check_target(directory, handle.status.target, force)
             handle.fetch(directory)
     if as_json:
-        return print_json({"directory": str(directory), "library": (directory / LIBRARY).is_file()})
-    stdout().print(str(directory / LIBRARY if library else directory))
+        return output.print_json({"directory": str(directory), "library": (directory / LIBRARY).is_file()})
+    output.stdout().print(str(directory / LIBRARY if library else directory))
     print_library(handle.status.report, directory / LIBRARY)
 
 
@@ -140,9 +133,9 @@ def find(
     ] = None,
     dtype: Annotated[str | None, typer.Option(help="Data type of an argument, such as float32.")] = None,
     target: Annotated[str | None, typer.Option(help="Only schedules for this target.")] = None,
-    as_json: JsonOption = False,
+    as_json: output.JsonOption = False,
     *,
-    place: Place,
+    place: output.Place,
 ) -> None:
     """Find schedules by operator, shape, type and target; if none fits, say what the nearest differ in."""
     with open_reader(*place) as api:
@@ -156,37 +149,37 @@ def find(
                 for task in handle.tasks()
             }
     if as_json:
-        return print_json(lookups if job else lookups[""])
+        return output.print_json(lookups if job else lookups[""])
     for name, lookup in lookups.items():
         if job:
-            stdout().print(f"{name}: {'found' if lookup.found else 'not found'}")
+            output.stdout().print(f"{name}: {'found' if lookup.found else 'not found'}")
         else:
-            print_rows(lookup.found, SCHEDULE_COLUMNS, as_json, "no schedule fits")
+            output.print_rows(lookup.found, SCHEDULE_COLUMNS, as_json, "no schedule fits")
         for workload in lookup.nearest:
             fields = "; ".join(f"{field}: {text}" for field, text in workload.differences.items())
             facts = f"{workload.workload_name}, {workload.latency_us:.1f} us"
-            stdout().print(f"  nearest: {facts}; {fields or 'not verified'}")
+            output.stdout().print(f"  nearest: {facts}; {fields or 'not verified'}")
 
 
 @app.command("diff")
 def diff(
     left: Annotated[str, typer.Argument(metavar="A", help="A directory of schedules, or its URL.")],
     right: Annotated[str, typer.Argument(metavar="B", help="Another, to compare with it.")],
-    as_json: JsonOption = False,
+    as_json: output.JsonOption = False,
 ) -> None:
     """Compare two directories of schedules: workloads that were added, removed or changed."""
     with require_packages("worker"):
         from mallorn.workers.shared_schedules.target_folders import compare_directories
     with open_directory(left) as old, open_directory(right) as new:
         changes = compare_directories(old, new)
-    print_rows(changes, CHANGE_COLUMNS, as_json, "the schedules are the same")
+    output.print_rows(changes, CHANGE_COLUMNS, as_json, "the schedules are the same")
 
 
 @app.command("prune")
 def prune(
     directory: Annotated[str, typer.Argument(metavar="DIR", help="A directory of schedules, or its URL.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
-    as_json: JsonOption = False,
+    as_json: output.JsonOption = False,
 ) -> None:
     """Remove records that no longer rebuild or are slower than another."""
     with require_packages("worker", "tvm"):
@@ -199,7 +192,7 @@ def prune(
         {"name": record.name, "target": record.target, "line": record.line, "reason": reason}
         for record, reason in pruned
     ]
-    print_rows(rows, PRUNED_COLUMNS, as_json, "there is nothing to remove")
+    output.print_rows(rows, PRUNED_COLUMNS, as_json, "there is nothing to remove")
 
 
 @contextmanager
@@ -252,7 +245,7 @@ def export(
     target: Annotated[str | None, typer.Option(help="Only records of this target.")] = None,
     *,
     place: DatasetPlace,
-    as_json: JsonOption = False,
+    as_json: output.JsonOption = False,
 ) -> None:
     """Write the best known record of every workload into a folder that git and stock TVM can read."""
     parsed_target = None if target is None else parse_target(target)
@@ -277,11 +270,11 @@ def export(
         for export in exports
     ]
     if as_json:
-        return print_json(rows)
+        return output.print_json(rows)
     for row in rows:
         omitted = f", {row['left_out']} left out: they do not rebuild here" if row["left_out"] else ""
-        stdout().print(f"{row['directory']}: {row['records']} records{omitted}")
-    print_note(f"bring them in elsewhere with   mallorn schedules import {directory}")
+        output.stdout().print(f"{row['directory']}: {row['records']} records{omitted}")
+    output.print_note(f"bring them in elsewhere with   mallorn schedules import {directory}")
 
 
 @app.command("import")
@@ -292,7 +285,7 @@ def import_schedule_folders(
     ],
     *,
     place: DatasetPlace,
-    as_json: JsonOption = False,
+    as_json: output.JsonOption = False,
 ) -> None:
     """Add the records of such folders to the dataset. A repeated import adds nothing."""
     tally = ImportTally()
@@ -306,6 +299,8 @@ def import_schedule_folders(
     tally.print_problems()
     if as_json:
         figures = {"added": tally.added, "known": tally.known, "bad": tally.bad_lines}
-        print_json({**figures, "problems": tally.problems})
+        output.print_json({**figures, "problems": tally.problems})
     else:
-        stdout().print(f"{tally.added:,} added, {tally.known:,} known already, {tally.bad_lines:,} bad")
+        output.stdout().print(
+            f"{tally.added:,} added, {tally.known:,} known already, {tally.bad_lines:,} bad"
+        )

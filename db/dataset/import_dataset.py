@@ -16,17 +16,7 @@ from mallorn.core.states import MeasurementKind
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import unpack_sketch
 from mallorn.core.values.manifest import MeasuredOn
-from mallorn.db.dataset.export_files import (
-    BATCH_ROWS,
-    CONTEXT,
-    MEASUREMENT_TABLE,
-    SKETCH_TABLE,
-    WORKLOAD_TABLE,
-    Row,
-    Table,
-    find_row_flaw,
-    open_export,
-)
+from mallorn.db.dataset import export_files
 from mallorn.db.dataset.snapshots import Progress, ignore_progress
 from mallorn.db.measurement_codec import pack_decisions, pack_times
 from mallorn.db.repositories.measurements import ForeignRows
@@ -52,7 +42,9 @@ class CheckedExport(Protocol):
         """Reasons not to import a program or trace, by key, for the batches read so far."""
         ...
 
-    def batches(self, table: Table, size: int = BATCH_ROWS) -> Iterable[list[Row]]: ...
+    def batches(
+        self, table: export_files.Table, size: int = export_files.BATCH_ROWS
+    ) -> Iterable[list[export_files.Row]]: ...
 
 
 @dataclass(slots=True)
@@ -70,7 +62,7 @@ def import_dataset(database: Database, directory: Path, progress: Progress = ign
     The export's keys are trusted, and not computed again. Raises InvalidRequest or
     NotFound, and stores nothing, unless all files can be read.
     """
-    return import_export(database, open_export(directory), progress)
+    return import_export(database, export_files.open_export(directory), progress)
 
 
 def import_export(
@@ -80,22 +72,22 @@ def import_export(
     whose workload or sketch the export refuses, are skipped."""
     workload_ids: dict[str, int] = {}
     sketch_ids: dict[str, int] = {}
-    for batch in export.batches(WORKLOAD_TABLE, TEXTS):
+    for batch in export.batches(export_files.WORKLOAD_TABLE, TEXTS):
         workloads = [NewWorkload(**_parse_json_columns(row, "args", "features")) for row in batch]
         with database.transaction() as session:
             workload_ids |= Workloads(session).ensure_many(workloads)
-    for batch in export.batches(SKETCH_TABLE, TEXTS):
+    for batch in export.batches(export_files.SKETCH_TABLE, TEXTS):
         rows = [_parse_json_columns(row, "choices") for row in batch]
         sketches = [NewSketch(unpack_sketch(row), row["space"], row["tvm_version"]) for row in rows]
         with database.transaction() as session:
             sketch_ids |= Sketches(session).ensure_many(sketches, imported=True)
     result, rows_done = Imported(), 0
-    for batch in export.batches(MEASUREMENT_TABLE):
-        good_rows: list[Row] = []
+    for batch in export.batches(export_files.MEASUREMENT_TABLE):
+        good_rows: list[export_files.Row] = []
         for row in batch:
             keys = row["workload"], row["sketch"]
             refusal = next((export.refused[key] for key in keys if key in export.refused), None)
-            reason = refusal or find_row_flaw(row, export.widths)
+            reason = refusal or export_files.find_row_flaw(row, export.widths)
             if reason is None:
                 good_rows.append(row)
             else:
@@ -116,12 +108,12 @@ def import_export(
     return result
 
 
-def _parse_json_columns(row: Row, *json_columns: str) -> Row:
+def _parse_json_columns(row: export_files.Row, *json_columns: str) -> export_files.Row:
     return row | {name: json.loads(row[name]) for name in json_columns}
 
 
-def _to_measurement_columns(row: Row, foreign_rows: ForeignRows) -> dict[str, object]:
-    times, context = row["run_us"], {name: row[name] for name in CONTEXT}
+def _to_measurement_columns(row: export_files.Row, foreign_rows: ForeignRows) -> dict[str, object]:
+    times, context = row["run_us"], {name: row[name] for name in export_files.CONTEXT}
     measured_on = None  # of a candidate that failed before it reached a device
     if None not in context.values():
         measured_on = MeasuredOn(**_parse_json_columns(context, "evaluator"))

@@ -7,15 +7,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from mallorn.costmodels import decision_columns
 from mallorn.costmodels.base import Column, Indices
-from mallorn.costmodels.decision_columns import (
-    LAST,
-    STEP,
-    listed_column,
-    location_column,
-    reduction_column,
-    spatial_column,
-)
 from mallorn.searchers.decision_features import group_choices
 from mallorn.searchers.space import Choice, ChoiceKind, Sketch
 from mallorn.searchers.tile_factorizations import Rows, divisors
@@ -139,18 +132,21 @@ class KnobOrder:
         # The feature column in the view `decisions` of each column of a decision vector.
         groups = group_choices(sketch)
         columns = np.zeros(sketch.decision_count, dtype=np.int64)
-        for tiles, column in ((groups.spatial, spatial_column), (groups.reduction, reduction_column)):
+        for tiles, column in (
+            (groups.spatial, decision_columns.spatial_column),
+            (groups.reduction, decision_columns.reduction_column),
+        ):
             for axis, tile in enumerate(reversed(tiles)):
                 for level, index in enumerate(reversed(range(tile.start, tile.stop))):
                     columns[index] = column(axis, level)
         for position, (index, _) in enumerate(groups.listed):
-            columns[index] = listed_column(position)
+            columns[index] = decision_columns.listed_column(position)
         for position, index in enumerate(groups.locations):
-            columns[index] = location_column(position)
-        steps = STEP[columns]
+            columns[index] = decision_columns.location_column(position)
+        steps = decision_columns.STEP[columns]
         mine = np.array([steps[knob.column] for knob in self.knobs.knobs], dtype=np.int64)
         self.order = np.argsort(mine, kind="stable").tolist()
-        self._before = [int(mine[index]) - 1 for index in self.order] + [LAST]
+        self._before = [int(mine[index]) - 1 for index in self.order] + [decision_columns.LAST]
 
     def __len__(self) -> int:
         return len(self.order)

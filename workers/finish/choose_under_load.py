@@ -19,13 +19,8 @@ from mallorn.core.values.trial import Trial
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.trials import Trials
+from mallorn.workers.finish import decide
 from mallorn.workers.finish.choose_winner import Winner, store_inside_times
-from mallorn.workers.finish.decide import (
-    alternative_sets,
-    fastest_schedules_inside,
-    list_swaps,
-    verify_replacements,
-)
 from mallorn.workers.finish.final_candidates import (
     best_in_other_model,
     contest_of_trials,
@@ -71,13 +66,13 @@ def build_and_time_under_load(bench: Bench, first: TunedModel) -> Contention:
         context_id = Jobs(session).get(stage.job.id, None).context_id
     rivals = [list_candidates(bench, winner, context_id) for winner in first.winners]
     timed = model.time_kernels(
-        first, alternative_sets(first.winners, rivals), bench.step_log, KERNELS_SEC, full_load
+        first, decide.alternative_sets(first.winners, rivals), bench.step_log, KERNELS_SEC, full_load
     )
     sets = timed.sets_with_times()
     store_loaded_times(bench, sets, context_id)
-    fastest = fastest_schedules_inside(sets, timed.times, WORTH_UNDER_LOAD)
-    under_load = verify_replacements(sets[0], fastest, bench.checker)
-    swaps = list_swaps(first.winners, under_load, sets, timed.times)
+    fastest = decide.fastest_schedules_inside(sets, timed.times, WORTH_UNDER_LOAD)
+    under_load = decide.verify_replacements(sets[0], fastest, bench.checker)
+    swaps = decide.list_swaps(first.winners, under_load, sets, timed.times)
     by_set = {IDLE: first} | ({LOADED: model.build(LOADED, under_load)} if swaps else {})
     loads: list[LoadedLatency] = []
     with model.engines_of(by_set) as engines:

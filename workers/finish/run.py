@@ -24,16 +24,11 @@ from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.workers import StageRuns
 from mallorn.db.session import read_clock
+from mallorn.workers.finish import export_directory
 from mallorn.workers.finish.build_final_schedules import FinalSchedules, store_scripts
 from mallorn.workers.finish.choose_winner import Winner
 from mallorn.workers.finish.compare_engines import check_over_range, compare_and_time_engines
 from mallorn.workers.finish.decide import decide
-from mallorn.workers.finish.export_directory import (
-    add_library,
-    complete_export,
-    rewrite_dispatch_rules,
-    upload,
-)
 from mallorn.workers.finish.final_candidates import Contest
 from mallorn.workers.finish.job_model import JobModel, TunedModel
 from mallorn.workers.finish.numeric_check import Checker, Unchecked, Verifier
@@ -150,7 +145,7 @@ class FinishRun(Bench):
     def export(self, decisions: TaskDecisions, final: FinalSchedules) -> None:
         """Complete the export's directory, and store the scripts of checked winners."""
         with self.step_log.time_step("export"):
-            complete_export(self.stage, final.winners, final.directory)
+            export_directory.complete_export(self.stage, final.winners, final.directory)
             # Include the promoted winners, since rivals may be exported in their place.
             checked = [winner for winner in (*decisions.winners, *final.winners) if winner.is_checked]
             store_scripts(self.stage, checked, self.model.whole_model.graphs)
@@ -160,7 +155,7 @@ class FinishRun(Bench):
         stage, report = self.stage, self.report
         with self.step_log.time_step("compare"):
             is_correct = compare_and_time_engines(self.model, built, self.step_log, report)
-        rewrite_dispatch_rules(final.directory, report.points)
+        export_directory.rewrite_dispatch_rules(final.directory, report.points)
         self.keep_library(final.directory, built, is_correct)
         if stage.graph_report.dynamic is None:  # a range's tasks belong to different runs
             tuned_latency = report.latency_us.get(TUNED)
@@ -197,7 +192,7 @@ class FinishRun(Bench):
                 if not check_over_range(self.model, checked, self.step_log, dynamic):
                     return None
             self.model.check_alone(checked.library)
-            return add_library(directory, checked.library, checked.compiled)
+            return export_directory.add_library(directory, checked.library, checked.compiled)
 
         with self.step_log.time_step("export"):
             library = self.step_log.attempt("store the library", add) if is_correct else None
@@ -231,7 +226,7 @@ class FinishRun(Bench):
         if timing_conditions is not None:
             report.conditions = timing_conditions
 
-        url = upload(stage, final.directory, report)
+        url = export_directory.upload(stage, final.directory, report)
         with stage.runtime.database.transaction() as session:
             Jobs(session).store_report_columns(
                 stage.job.id, report=report, export_uri=url, export_deleted_at=None

@@ -20,13 +20,7 @@ from mallorn.db.measurement_codec import pack_decisions, pack_times
 from mallorn.db.repositories.measurements import ForeignRows
 from mallorn.db.repositories.workloads import Workloads
 from mallorn.db.session import Database
-from mallorn.workers.interfaces.model_compiler import (
-    BadLine,
-    ModelCompiler,
-    Restored,
-    RestoredLog,
-    open_sandboxed_compiler,
-)
+from mallorn.workers.interfaces import model_compiler
 from mallorn.workers.model_import.run import new_workload
 from mallorn.workers.round.store_referenced_rows import store_sketches
 from mallorn.workers.shared_schedules.read_json_lines import LoadedLog, Report
@@ -53,8 +47,8 @@ def derive_dataset_key(words: str) -> str:
 
 def store_records(
     session: Session,
-    log: RestoredLog,
-    provenance_of: Callable[[Restored], Provenance],
+    log: model_compiler.RestoredLog,
+    provenance_of: Callable[[model_compiler.Restored], Provenance],
     names: Mapping[str, str] | None = None,
 ) -> int:
     """Store new records; return how many. `names` are the tasks' names by workload."""
@@ -74,7 +68,7 @@ def store_records(
     return foreign_rows.add(rows)
 
 
-def _row(record: Restored, provenance: Provenance) -> dict[str, object]:
+def _row(record: model_compiler.Restored, provenance: Provenance) -> dict[str, object]:
     run_us = tuple(seconds * 1e6 for seconds in record.run_secs)
     content = record.task.key, record.sketch.key, list(record.decisions), record.target, run_us
     digest = int.from_bytes(hashlib.sha256(repr(content).encode()).digest()[:ID_BYTES])
@@ -97,7 +91,7 @@ def import_schedules(
     """Store records that this database lacks; `report` is called for each invalid one."""
     counts = LoadedLog()
     directories = list(iterate_databases(root))
-    with open_sandboxed_compiler(root) as graphs:
+    with model_compiler.open_sandboxed_compiler(root) as graphs:
         for number, (target, directory) in enumerate(directories, 1):
             counts.add(_import_directory(database, graphs, target, directory, report))
             progress(number, len(directories))
@@ -105,11 +99,11 @@ def import_schedules(
 
 
 def _import_directory(
-    database: Database, graphs: ModelCompiler, target: Target, directory: Path, report: Report
+    database: Database, graphs: model_compiler.ModelCompiler, target: Target, directory: Path, report: Report
 ) -> LoadedLog:
     counts, provenance = LoadedLog(), read_provenance(directory)
 
-    def provenance_of(record: Restored) -> Provenance:
+    def provenance_of(record: model_compiler.Restored) -> Provenance:
         line = provenance[record.line - 1]
         return Provenance(line.dataset, line.origin, line.created_at, line.measured_on, line.row)
 
@@ -121,10 +115,10 @@ def _import_directory(
         for record in log.records:
             if record.target != target.text:
                 words = f"the record is for another target: {record.target}"
-                report(BadLine(str(directory / RECORDS), record.line, words))
+                report(model_compiler.BadLine(str(directory / RECORDS), record.line, words))
         names = {record.task.key: provenance[record.line - 1].name for record in records}
         with database.transaction() as session:
-            restored = RestoredLog(records, [], log.tvm_version, log.lines)
+            restored = model_compiler.RestoredLog(records, [], log.tvm_version, log.lines)
             new_count = store_records(session, restored, provenance_of, names)
         counts.add(LoadedLog(new_count, len(records) - new_count))
     return counts
@@ -146,7 +140,7 @@ def load_tuning_export(database: Database, directory: Path, report: Report) -> L
             f"the {manifest.mode} schedules in {directory} were not measured",
             hint="mallorn tune MODEL   (measures known schedules, and exports the best)",
         )
-    with open_sandboxed_compiler(directory / WORKLOADS, directory / RECORDS) as graphs:
+    with model_compiler.open_sandboxed_compiler(directory / WORKLOADS, directory / RECORDS) as graphs:
         restored = graphs.read_schedule_directory(str(directory), parse_target(manifest.target).text)
     for bad in restored.problems:
         report(replace(bad, file=str(directory / bad.file)))

@@ -41,13 +41,8 @@ from mallorn.workers.tvm.network.remaining_copies import count_remaining_copies
 from mallorn.workers.tvm.network.run_recipe_passes import PassFailed, as_tvm_target, name_pass_in_errors
 from mallorn.workers.tvm.network.sample_inputs import split_samples
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_module, parse_tvm_target
+from mallorn.workers.tvm.records import tuning_database
 from mallorn.workers.tvm.records.check_dataset import next_rows, open_dataset
-from mallorn.workers.tvm.records.tuning_database import (
-    apply_trace,
-    read_metaschedule_log,
-    read_schedule_directory,
-    write_database,
-)
 
 
 def report_passes(
@@ -99,7 +94,7 @@ def make_inputs(
 
 def scripts(tir: str, trace: str) -> ScheduleScripts:
     mod = parse_module(tir)
-    schedule = apply_trace(mod, trace)
+    schedule = tuning_database.apply_trace(mod, trace)
     # With int64 as default: `T.int64(4)` for every 4 would hide the loops.
     unscheduled, scheduled = (
         str(module.script(int_dtype="int64", verbose_expr=False)) for module in (mod, schedule.mod)
@@ -134,9 +129,9 @@ ANSWERS: Final = (
     ModelCompiler.split_samples.make_handler(split_samples),
     ModelCompiler.compare_models.make_handler(compare_models),
     ModelCompiler.find_constant_outputs.make_handler(find_constant_outputs),
-    ModelCompiler.write_database.make_handler(write_database),
-    ModelCompiler.read_schedule_directory.make_handler(read_schedule_directory),
-    ModelCompiler.read_metaschedule_log.make_handler(read_metaschedule_log),
+    ModelCompiler.write_database.make_handler(tuning_database.write_database),
+    ModelCompiler.read_schedule_directory.make_handler(tuning_database.read_schedule_directory),
+    ModelCompiler.read_metaschedule_log.make_handler(tuning_database.read_metaschedule_log),
     ModelCompiler.open_dataset.make_handler(open_dataset),
     ModelCompiler.next_rows.make_handler(next_rows),
     ModelCompiler.scripts.make_handler(scripts),

@@ -17,14 +17,7 @@ from mallorn.core.values.machine import Machine
 from mallorn.core.values.manifest import Manifest
 from mallorn.graphc.export.export_checks import LARGEST_ERROR_ROUNDED, largest_allowed_error
 from mallorn.workers.host.host_lock import HostLock
-from mallorn.workers.interfaces.model_compiler import (
-    Compiled,
-    Extraction,
-    ModelCompiler,
-    Ranges,
-    Shapes,
-    Untuned,
-)
+from mallorn.workers.interfaces import model_compiler
 from mallorn.workers.interfaces.whole_model_engine import Engine, LoadedEngine, NodeDifference, WrongImport
 from mallorn.workers.sandbox.landlock import READ
 from mallorn.workers.subprocesses.pending_call import PendingCall
@@ -95,10 +88,10 @@ class WholeModel:
     target: Target
     recipe: StoredRecipe
     source: Path | None = None  # the ONNX file, if `path` is a region of it
-    source_shapes: Shapes = field(default_factory=dict)
-    input_shapes: Shapes  # the largest of a range
-    input_ranges: Ranges
-    graphs: ModelCompiler
+    source_shapes: model_compiler.Shapes = field(default_factory=dict)
+    input_shapes: model_compiler.Shapes  # the largest of a range
+    input_ranges: model_compiler.Ranges
+    graphs: model_compiler.ModelCompiler
     folder: Path
     threads: int  # for each engine
     dynamic: Dynamic | None = None
@@ -116,7 +109,9 @@ class WholeModel:
             str(self.path), self.target.text, self.recipe, self.input_shapes, self.dynamic
         )
 
-    def compile(self, schedules: Path, library: Path, manifest: Manifest | None = None) -> Compiled:
+    def compile(
+        self, schedules: Path, library: Path, manifest: Manifest | None = None
+    ) -> model_compiler.Compiled:
         """Compile the model with a directory of schedules, and write the library; its metadata
         are from the manifest. The result counts tasks with a schedule and lists invalid lines."""
         with HostLock().hold_shared():
@@ -132,7 +127,7 @@ class WholeModel:
                 source_path=None if self.source is None else str(self.source),
             )
 
-    def compile_untuned(self, library: Path) -> Untuned:
+    def compile_untuned(self, library: Path) -> model_compiler.Untuned:
         """Compile the model to a library with TVM's defaults, without tuned schedules."""
         with HostLock().hold_shared():
             return self.graphs.compile_default(
@@ -146,7 +141,7 @@ class WholeModel:
             str(self.path), str(schedules), target, self.recipe, shapes, self.dynamic
         )
 
-    def extraction(self) -> Extraction:
+    def extraction(self) -> model_compiler.Extraction:
         """Run the passes that precede tuning; return the tasks and a report of passes."""
         return self.graphs.extract(str(self.path), self.target.text, self.recipe, self.input_shapes)
 

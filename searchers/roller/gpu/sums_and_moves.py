@@ -8,6 +8,7 @@ import numpy as np
 from mallorn.core.compute_capability import SECTOR, WARP_SIZE
 from mallorn.core.values.machine import peak_gflops
 from mallorn.costmodels.base import Column
+from mallorn.searchers.roller.gpu import sketch_model
 from mallorn.searchers.roller.gpu.kernel_time import (
     LATENCY_US,
     OVERHEAD_REGISTERS,
@@ -15,13 +16,6 @@ from mallorn.searchers.roller.gpu.kernel_time import (
     VECTOR_BYTES,
     KernelWork,
     iterations_ahead,
-)
-from mallorn.searchers.roller.gpu.sketch_model import (
-    UNKNOWN_US,
-    Choices,
-    SketchModel,
-    UnknownKind,
-    size_bytes,
 )
 from mallorn.searchers.tile_factorizations import Rows
 
@@ -33,10 +27,10 @@ _ORDER: Final = 0.1  # power of the guess that only orders candidates
 _WORD_BYTES: Final = 4
 
 
-class SumByThreads(SketchModel):
+class SumByThreads(sketch_model.SketchModel):
     """Sums whose terms, or whose results, are neighbours in memory."""
 
-    def kernel(self, choices: Choices) -> KernelWork:
+    def kernel(self, choices: sketch_model.Choices) -> KernelWork:
         narrow, (results, depth) = float(self.facts["narrow"]), self.results_and_depth()
         sums = results / narrow
         team, lanes = choices["threads of a sum"], choices["lanes"]
@@ -55,7 +49,7 @@ class SumByThreads(SketchModel):
         iterations = np.ceil(depth / (team * at_a_time))
         large = other_bytes = 2.0  # per term
         if self.largest_sum is not None:
-            *small_operands, large_operand = sorted(map(size_bytes, self.largest_sum.reads))
+            *small_operands, large_operand = sorted(map(sketch_model.size_bytes, self.largest_sum.reads))
             large = large_operand / (sums * depth)
             other_bytes = sum(small_operands) / (depth * narrow)
         terms = own * at_a_time if self.facts["is_depth_innermost"] else lanes * at_a_time
@@ -85,7 +79,7 @@ class SumByThreads(SketchModel):
 class RowReduction(SumByThreads):
     """Groups of threads reduce rows; each reduction, and the last block, is a pass."""
 
-    def kernel(self, choices: Choices) -> KernelWork:
+    def kernel(self, choices: sketch_model.Choices) -> KernelWork:
         if "narrow" in self.facts:  # a single sum
             return super().kernel(choices)
         rows, depth = self.results_and_depth()
@@ -122,7 +116,7 @@ class RowReduction(SumByThreads):
         )
 
 
-class Mover(UnknownKind):
+class Mover(sketch_model.UnknownKind):
     """The bytes over the bandwidth. The guess for unknown kinds orders the candidates."""
 
     def time_us(self, rows: Rows) -> Column | None:
@@ -131,13 +125,13 @@ class Mover(UnknownKind):
     def _time_us(self, rows: Rows) -> Column:
         moved = prod(self.nests[-1].write.shape) * float(self.facts["bytes"])
         us = self.machine.fork_us + moved / self.machine.memory_gbytes_per_sec / 1e3
-        return np.asarray(us * (super()._time_us(rows) / UNKNOWN_US) ** _ORDER)
+        return np.asarray(us * (super()._time_us(rows) / sketch_model.UNKNOWN_US) ** _ORDER)
 
 
-class Window(SketchModel):
+class Window(sketch_model.SketchModel):
     """Sums over windows, whose overlaps are read from the cache of a multiprocessor."""
 
-    def kernel(self, choices: Choices) -> KernelWork:
+    def kernel(self, choices: sketch_model.Choices) -> KernelWork:
         nest, (_, depth) = self.largest_sum or self.nests[-1], self.results_and_depth()
         spatial = [axis.extent for axis in nest.axes if not axis.reduced]
         image = max(nest.reads, key=lambda read: len(read.axes))

@@ -12,14 +12,7 @@ from typing import Final
 import tvm
 
 from mallorn.core.values.candidate import ChoiceKind, unpack_choices
-from mallorn.db.dataset.export_files import (
-    SKETCH_TABLE,
-    TABLES,
-    WORKLOAD_TABLE,
-    DatasetReader,
-    Row,
-    open_export,
-)
+from mallorn.db.dataset import export_files
 from mallorn.workers.interfaces.model_compiler import DatasetRows, OpenedDataset
 from mallorn.workers.interfaces.tensor_arguments import pack_arguments
 from mallorn.workers.tvm.network.extract_tasks import describe_task
@@ -36,12 +29,12 @@ _KINDS: Final = {
     "SampleCategorical": ChoiceKind.CATEGORICAL,
     "SampleComputeLocation": ChoiceKind.LOCATION,
 }
-_open: dict[str, DatasetReader] = {}
-_batches: dict[str, Iterator[list[Row]]] = {}
+_open: dict[str, export_files.DatasetReader] = {}
+_batches: dict[str, Iterator[list[export_files.Row]]] = {}
 
 
 def open_dataset(directory: str) -> OpenedDataset:
-    reader = open_export(Path(directory))
+    reader = export_files.open_export(Path(directory))
     _batches.clear()
     _open["reader"] = reader
     return OpenedDataset(reader.rows, reader.widths)
@@ -49,7 +42,7 @@ def open_dataset(directory: str) -> OpenedDataset:
 
 def next_rows(table: str, size: int) -> DatasetRows | None:
     if table not in _batches:
-        (schema,) = [item for item in TABLES if item.name == table]
+        (schema,) = [item for item in export_files.TABLES if item.name == table]
         _batches[table] = _open["reader"].batches(schema, size)
     batch, check = next(_batches[table], None), _CHECKS.get(table)
     if batch is None:
@@ -65,7 +58,7 @@ def next_rows(table: str, size: int) -> DatasetRows | None:
     return DatasetRows(rows, refusals)
 
 
-def check_workload(row: Row) -> Row:
+def check_workload(row: export_files.Row) -> export_files.Row:
     """Return a workload's row with the other columns recomputed from its program. Raises
     ValueError if the key is wrong, an error of BROKEN if the program is invalid."""
     task = describe_task(rename_blocks_canonically(parse_module(row["tir"])), row["name"], weight=1)
@@ -82,7 +75,7 @@ def check_workload(row: Row) -> Row:
     }
 
 
-def check_sketch(row: Row) -> Row:
+def check_sketch(row: export_files.Row) -> export_files.Row:
     """Return the row of a sketch unchanged. Raises ValueError if its key or choices do not
     match its trace, or an error of BROKEN if the trace is invalid."""
     steps = read_trace(row["trace"])
@@ -96,7 +89,7 @@ def check_sketch(row: Row) -> Row:
     return row
 
 
-_CHECKS: Final[dict[str, Callable[[Row], Row]]] = {
-    WORKLOAD_TABLE.name: check_workload,
-    SKETCH_TABLE.name: check_sketch,
+_CHECKS: Final[dict[str, Callable[[export_files.Row], export_files.Row]]] = {
+    export_files.WORKLOAD_TABLE.name: check_workload,
+    export_files.SKETCH_TABLE.name: check_sketch,
 }

@@ -24,16 +24,11 @@ from mallorn.core.fleet_key import HINT
 from mallorn.core.os_errors import reports_too_many_files, too_many_files_error
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
+from mallorn.workers.device import session_gateway
 from mallorn.workers.device.detect_host import Identity
 from mallorn.workers.device.device_class import DeviceClass, endpoint_of
 from mallorn.workers.device.random_and_saved_arrays import TimedArguments
 from mallorn.workers.device.rpc_handshake import DEATH_NOTICE, NO_SESSION, UNHEARD
-from mallorn.workers.device.session_gateway import (
-    GATEWAY_VARIABLE,
-    OpenSession,
-    ask_for_session,
-    keep_descriptor_zero,
-)
 from mallorn.workers.device.slice_timing_result import SliceTimes
 from mallorn.workers.device.tracker_client import Address, tracker_key
 from mallorn.workers.host.load_meter import Load
@@ -216,7 +211,7 @@ class RemoteDevice:
         self._args.clear()
         self._functions.clear()
         del self.session, self.device  # the device refers to the session, too
-        keep_descriptor_zero()
+        session_gateway.keep_descriptor_zero()
 
     def _empty(self, shape: Sequence[int], dtype: str) -> Tensor:
         return empty(tuple(shape), dtype, self.device)
@@ -331,12 +326,12 @@ def connect(tracker: Address, key: str, wait_sec: float, like: DeviceClass | Non
     deadline_sec = time.monotonic() + wait_sec
     while True:
         left_sec = max(0.0, deadline_sec - time.monotonic())
-        session_offer = ask_for_session(_gateway(), tracker, key, left_sec, like)
+        session_offer = session_gateway.ask_for_session(_gateway(), tracker, key, left_sec, like)
         try:
             return _open(session_offer)
         except _BROKEN as error:
             text = str(error)
-        keep_descriptor_zero()
+        session_gateway.keep_descriptor_zero()
         _, marker, reason = text.partition(NO_SESSION)
         if marker or time.monotonic() > deadline_sec:
             raise _device_lost_error(reason.strip() or text)
@@ -344,7 +339,7 @@ def connect(tracker: Address, key: str, wait_sec: float, like: DeviceClass | Non
         time.sleep(0.1)
 
 
-def _open(session_offer: OpenSession) -> rpc.RPCSession:
+def _open(session_offer: session_gateway.OpenSession) -> rpc.RPCSession:
     """Open a session and check that its device has the fleet's key. Raises Unavailable if
     it has not, RuntimeError or AttributeError if the session breaks."""
     try:
@@ -366,7 +361,7 @@ def _open(session_offer: OpenSession) -> rpc.RPCSession:
 
 @lru_cache
 def _gateway() -> socket.socket:
-    connection = socket.socket(fileno=int(os.environ.pop(GATEWAY_VARIABLE)))
+    connection = socket.socket(fileno=int(os.environ.pop(session_gateway.GATEWAY_VARIABLE)))
     connection.set_inheritable(False)
     return connection
 
