@@ -13,7 +13,6 @@ from tvm import relax
 
 from mallorn.graphc.core import graph_rewriting, vector_lanes
 from mallorn.graphc.core.graph_pass import Graph, Leave, Pass, operator_name
-from mallorn.graphc.core.graph_rewriting import permutation, sizes_at
 
 PIECE, QUERIES = 64, 8  # cache positions, and queries, that are processed together
 # The lowest float32, and the lowest exponent for which exp is not 0.
@@ -109,7 +108,7 @@ class FuseCachedAttention(Pass[CachedAttention]):
         for view in reversed(views):
             shape = self._sizes(view)
             if operator_name(view) == "relax.permute_dims":
-                viewed_places = viewed_places.transpose(permutation(view))
+                viewed_places = viewed_places.transpose(graph_rewriting.permutation(view))
             elif operator_name(view) == "relax.broadcast_to":
                 viewed_places = np.broadcast_to(viewed_places, shape)
             else:
@@ -123,10 +122,10 @@ class FuseCachedAttention(Pass[CachedAttention]):
         return CacheView(tensor, scale)
 
     def _sizes(self, value: Any) -> list[int]:
-        return sizes_at(value.ty.shape, self._length, self._sample)
+        return graph_rewriting.sizes_at(value.ty.shape, self._length, self._sample)
 
     def _has_growing_size(self, value: Any) -> bool:
-        return self._sizes(value) != sizes_at(value.ty.shape, self._length, self._sample + 1)
+        return self._sizes(value) != graph_rewriting.sizes_at(value.ty.shape, self._length, self._sample + 1)
 
 
 def _scores(weights: Any, g: Graph) -> Scores:

@@ -14,7 +14,6 @@ import numpy as np
 import tvm
 
 from mallorn.graphc.core import graph_rewriting
-from mallorn.graphc.core.graph_rewriting import SUGGESTS, extent_of, inline_all_but, split_in_two
 from mallorn.graphc.quant import llvm_byte_dot_products
 
 RULE = "mallorn_blocks"
@@ -167,17 +166,17 @@ SHARED = 1 << 10  # blocks of inputs from which on cores share their quantisatio
 def schedule_blocks(schedule: Any, block: Any) -> list[Any]:
     """Schedule loops (from the outside): column parts, row tiles, vectors, blocks, rows."""
     (split,) = (producer for producer in schedule.get_producers(block))
-    schedule = inline_all_but(schedule, [split, block])
+    schedule = graph_rewriting.inline_all_but(schedule, [split, block])
     loops = schedule.get_loops(split)
-    if prod(extent_of(schedule, loop) for loop in loops) >= SHARED and len(loops) > 1:
+    if prod(graph_rewriting.extent_of(schedule, loop) for loop in loops) >= SHARED and len(loops) > 1:
         schedule.parallel(schedule.fuse(*loops[:-1]))
     for loop in schedule.get_loops(split):
         schedule.annotate(loop, RULE, 1)
     followers = schedule.get_consumers(block)
     *outer_loops, rows, columns, block_loop = schedule.get_loops(block)
-    chunks = max(1, min(CHUNKS, extent_of(schedule, columns) // PARTS))
-    parts, vectors = split_in_two(schedule, columns, MAX_CHUNKS, chunks)
-    tiles, rows = split_in_two(schedule, rows, MAX_ROWS, ROWS)
+    chunks = max(1, min(CHUNKS, graph_rewriting.extent_of(schedule, columns) // PARTS))
+    parts, vectors = graph_rewriting.split_in_two(schedule, columns, MAX_CHUNKS, chunks)
+    tiles, rows = graph_rewriting.split_in_two(schedule, rows, MAX_ROWS, ROWS)
     schedule.reorder(parts, *outer_loops, tiles, vectors, block_loop, rows)
     last = followers[0] if followers else schedule.cache_write(block, 0, "global")
     schedule.reverse_compute_at(last, vectors, preserve_unit_loops=True)
@@ -186,7 +185,7 @@ def schedule_blocks(schedule: Any, block: Any) -> list[Any]:
     schedule.unroll(rows)
     for loop in schedule.get_loops(block):
         schedule.annotate(loop, RULE, 1)  # so that TVM does not split the loop again
-    schedule.annotate(block, SUGGESTS, 1)
+    schedule.annotate(block, graph_rewriting.SUGGESTS, 1)
     return [schedule]
 
 

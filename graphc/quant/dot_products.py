@@ -22,8 +22,6 @@ from tvm.target.codegen import target_has_features
 from mallorn.graphc.core.graph_pass import Graph, Leave, Pass, Report, Unsupported, operator_name
 from mallorn.graphc.core.graph_rewriting import copy_convolution, is_channels_last, permutation, sizes_of
 from mallorn.graphc.quant import dot_product_function, padded_sums
-from mallorn.graphc.quant.dot_product_function import DotInstruction
-from mallorn.graphc.quant.padded_sums import FROM_PLANES, Layout
 from mallorn.graphc.quant.quantized_value import BYTES
 from mallorn.graphc.quant.x86_int8_instructions import INSTRUCTIONS, QUAD, required_instruction
 
@@ -42,7 +40,7 @@ define linkonce_odr <16 x float> @{DOT}(<16 x float> %sums, <16 x i32> %x, <16 x
 }}
 """
 NARROW = "bfloat16"
-INSTRUCTION = DotInstruction(DOT, LANES, PAIR, NARROW, NARROW, "float32")
+INSTRUCTION = dot_product_function.DotInstruction(DOT, LANES, PAIR, NARROW, NARROW, "float32")
 OFFSET = 128  # shift from signed to unsigned bytes
 _EXACT = 2**24 // 255  # bytes whose sum is exact in float32
 _WIDER = {"int8": ("int16", "int32"), "uint8": ("int16", "int32"), "int16": ("int32",)}
@@ -55,7 +53,7 @@ class RoundedProduct:
     """A product's data, to be rounded to bfloat16, and how the instruction reads it."""
 
     data: Any
-    layout: Layout | None  # None if the instruction cannot compute its sums
+    layout: padded_sums.Layout | None  # None if the instruction cannot compute its sums
 
 
 class Bf16DotProducts(Pass[RoundedProduct]):
@@ -96,7 +94,7 @@ class Bf16DotProducts(Pass[RoundedProduct]):
         if channels % PAIR == 0:
             return RoundedProduct(data, padded_sums.describe_channel_sums)
         transpose = g.producer(data, "relax.permute_dims")
-        if transpose is None or permutation(transpose) != FROM_PLANES:
+        if transpose is None or permutation(transpose) != padded_sums.FROM_PLANES:
             raise Leave("the channels are odd, and not transposed from NCHW")
         return RoundedProduct(transpose.args[0], padded_sums.describe_channels_first_sums)
 
@@ -116,7 +114,7 @@ class Bf16DotProducts(Pass[RoundedProduct]):
 class ByteProduct:
     """A product of bytes: instruction, data and its zero point, and constant weights."""
 
-    instruction: DotInstruction
+    instruction: dot_product_function.DotInstruction
     data: Any
     zero: Any | None  # a 0-dimensional array, or an expression
     weights: Any  # int8, after the shift
@@ -132,12 +130,12 @@ class ByteProduct:
         """The zero point: the byte that stands for zero."""
         return 0 if self.zero is None else int(self.zero)
 
-    def ordered(self, layout: Layout) -> Any:
+    def ordered(self, layout: padded_sums.Layout) -> Any:
         """Return the data with its axes permuted as the given layout reads them."""
         as_it_is = self.axes is None or layout is padded_sums.describe_channels_first_sums
         return self.data if as_it_is else relax.op.permute_dims(self.data, self.axes)
 
-    def pad(self, dot_sums: padded_sums.PaddedSums, layout: Layout) -> Any:
+    def pad(self, dot_sums: padded_sums.PaddedSums, layout: padded_sums.Layout) -> Any:
         """Return the data in the given layout, padded with its zero point."""
         data = self.ordered(layout)
         # For rows any byte may pad: their weights are zero there.
@@ -217,12 +215,12 @@ class Int8DotProducts(Pass[ByteProduct]):
 
     def rewrite(self, call: Any, facts: ByteProduct, g: Graph) -> Any:
         name, product = operator_name(call).rpartition(".")[2], facts.without_sign()
-        layout: Layout = padded_sums.describe_window_row_sums
+        layout: padded_sums.Layout = padded_sums.describe_window_row_sums
         if operator_name(call) == "relax.matmul":
             layout = padded_sums.describe_row_product
         elif sizes_of(call.args[0])[-1] % QUAD == 0:
             layout = padded_sums.describe_channel_sums
-        elif product.axes == FROM_PLANES:
+        elif product.axes == padded_sums.FROM_PLANES:
             layout = padded_sums.describe_channels_first_sums
         dot_sums = layout(call, product.weights, product.instruction)
         sums = dot_sums.call(g, product.instruction, f"int8_{name}", product.pad(dot_sums, layout))

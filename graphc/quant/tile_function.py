@@ -18,7 +18,6 @@ from tvm import relax
 
 from mallorn.graphc.core import graph_rewriting
 from mallorn.graphc.core.graph_pass import Graph
-from mallorn.graphc.core.graph_rewriting import is_worth_padding, round_up_to_vectors
 from mallorn.graphc.quant import dot_product_function, tile_instructions
 from mallorn.graphc.quant.dot_product_function import DotInstruction, Sums
 from mallorn.graphc.quant.tile_instructions import (
@@ -94,9 +93,9 @@ class TiledSums:
         """Shape of the computed result, including unused rows and columns."""
         *outer, rows, columns = self.sums.result
         if self.spans_two_image_rows:
-            outer[-1] = round_up_to_vectors(outer[-1], FACTORS)
+            outer[-1] = graph_rewriting.round_up_to_vectors(outer[-1], FACTORS)
         padded_rows = rows if self.spans_two_image_rows else self.row_block_count * self.rows_per_block
-        return *outer, padded_rows, round_up_to_vectors(columns, WIDTH)
+        return *outer, padded_rows, graph_rewriting.round_up_to_vectors(columns, WIDTH)
 
     @property
     def outer_loop_extents(self) -> tuple[int, ...]:
@@ -127,7 +126,7 @@ def divide_into_tiles(sums: Sums, dot: DotInstruction) -> TiledSums | None:
         return None
     tiling = TiledSums(instruction, sums)
     rows = tiling.rows_per_block * (FACTORS if tiling.spans_two_image_rows else 1)
-    columns = is_worth_padding(sums.result[-1], WIDTH)
+    columns = graph_rewriting.is_worth_padding(sums.result[-1], WIDTH)
     return tiling if tiling.elements_per_multiply and rows >= LEAST_ROWS and columns else None
 
 

@@ -38,14 +38,13 @@ from mallorn.services.coordinator.web.audit_log import router as audit
 from mallorn.services.coordinator.web.authenticator import set_default_scopes
 from mallorn.services.coordinator.web.caller_dependencies import get_caller
 from mallorn.services.coordinator.web.cross_site import CrossSiteMiddleware
-from mallorn.services.coordinator.web.error_responses import ErrorBody
 from mallorn.services.coordinator.web.forwarded_headers import ProxyPrefix, RequestIds
 from mallorn.services.coordinator.web.request_limits import CallerBeforeBody, RequestLimits, StreamAdmission
 from mallorn.services.coordinator.web.response_types import Document, Responses, add_examples
 from mallorn.services.dashboard.static_pages import add_page
 
 FAILURES: Final[Responses] = {
-    status: {"model": ErrorBody, "description": words}
+    status: {"model": error_responses.ErrorBody, "description": words}
     for status, words in {
         401: "The request has no valid API key or sign-in.",
         403: "The key lacks a scope, or the request comes from another website.",

@@ -11,7 +11,6 @@ from kombu.exceptions import OperationalError
 
 from mallorn.core import queues
 from mallorn.core.errors import Unavailable
-from mallorn.core.queues import celery_settings
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
 from mallorn.core.targets import Target
@@ -43,7 +42,7 @@ class Waker:
 
     def __init__(self, redis_url: str) -> None:
         self._celery = Celery("mallorn", set_as_current=False)
-        self._celery.conf.update(celery_settings(redis_url))
+        self._celery.conf.update(queues.celery_settings(redis_url))
         self._celery.conf.broker_transport_options |= QUICK
 
     def wake_for_job(self, state: JobState, job_id: str, target: str) -> None:

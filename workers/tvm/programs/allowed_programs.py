@@ -25,12 +25,6 @@ from mallorn.core.errors import InvalidModel, InvalidRequest, Unschedulable
 from mallorn.core.storable_json import quote_untrusted
 from mallorn.core.values.candidate import SKETCH_FACTS
 from mallorn.graphc.quant import llvm_byte_dot_products, tile_instructions
-from mallorn.graphc.quant.llvm_byte_dot_products import INSTRUCTIONS as BYTE_DOTS
-from mallorn.graphc.quant.llvm_byte_dot_products import (
-    build_block_dot_product,
-    build_input_quantizer,
-    build_quad_function,
-)
 
 HINT: Final = "delete what you imported from a source that you do not trust   (docs/security.md)"
 MOST_NODES: Final = 1 << 20
@@ -345,10 +339,13 @@ def _own_llvm_texts(block: int) -> frozenset[str]:
     """Return our passes' LLVM IR: tile instructions, products of bytes, and dot products
     for `block` values a scale."""
     tiles = {instruction.text for instruction in tile_instructions.BY_TYPE.values()}
-    tiles.update(build_quad_function(dot).text for dot in BYTE_DOTS.values())
+    tiles.update(
+        llvm_byte_dot_products.build_quad_function(dot).text
+        for dot in llvm_byte_dot_products.INSTRUCTIONS.values()
+    )
     if not 0 < block <= _LARGEST_BLOCK:
         return frozenset(tiles)
     bits = llvm_byte_dot_products.NIBBLES, llvm_byte_dot_products.BYTES
-    builders = build_input_quantizer, build_block_dot_product
-    parts = product(builders, BYTE_DOTS.values(), bits)
+    builders = llvm_byte_dot_products.build_input_quantizer, llvm_byte_dot_products.build_block_dot_product
+    parts = product(builders, llvm_byte_dot_products.INSTRUCTIONS.values(), bits)
     return frozenset(tiles.union(build(dot, block, width).text for build, dot, width in parts))

@@ -27,7 +27,6 @@ from mallorn.core.values.machine import element_bytes
 from mallorn.graphc.matmul.tensor_core_instructions import own_name, tf32_layout
 from mallorn.workers.tvm.programs.normalized_product import NormalizedProduct, normalize
 from mallorn.workers.tvm.space.cuda_sketches import blocks
-from mallorn.workers.tvm.space.cuda_sketches.blocks import bind, reads_neighbours
 
 SHARED: Final = "shared.dyn"
 SIDE: Final = 16  # rows and columns of a fragment of sums
@@ -82,12 +81,12 @@ def copy_by_warps(schedule: Any, copy: Any, warps: Sequence[Any], vector: int) -
     *_, rows, columns = schedule.get_loops(copy)
     columns, lanes = schedule.split(columns, [None, vector])
     *_, y, z, x = schedule.split(schedule.fuse(rows, columns), [None, *warps, WARP_SIZE])
-    bind(schedule, [y, z, x], "threadIdx.y", "threadIdx.z", "threadIdx.x")
+    blocks.bind(schedule, [y, z, x], "threadIdx.y", "threadIdx.z", "threadIdx.x")
     schedule.vectorize(lanes)
     numbers = schedule.cache_read(copy, 0, "local")
     schedule.compute_at(numbers, x, preserve_unit_loops=True)
     auto_inline_producers(schedule, numbers)
-    if reads_neighbours(schedule, numbers, vector):
+    if blocks.reads_neighbours(schedule, numbers, vector):
         schedule.compute_inline(numbers)
     else:
         schedule.unroll(schedule.get_loops(numbers)[-1])
