@@ -88,10 +88,6 @@ class Deconvolution:
     wide: StridedAxis
 
     @property
-    def padded_data_shape(self) -> tuple[int, ...]:
-        return self.batch, self.high.padded, self.wide.padded, self.inputs
-
-    @property
     def result(self) -> tuple[int, ...]:
         return self.batch, self.high.result, self.wide.result, self.outputs
 
@@ -112,16 +108,12 @@ class Deconvolution:
     def is_strided(self) -> bool:
         return max(self.high.stride, self.wide.stride) > 1
 
-    @property
-    def has_equal_phase_sizes(self) -> bool:
-        """True if the stride divides the result's height and width."""
-        return not self.high.result % self.high.stride and not self.wide.result % self.wide.stride
-
     def needs_phase_split(self, lanes: int) -> bool:
         """Return whether to run one convolution per result index modulo the stride."""
         waste = self.high.padded_weight_ratio * self.wide.padded_weight_ratio
         cheap = self.outputs % lanes == 0 and waste <= 1 + OPERATIONS_A_NUMBER / self.inputs
-        return self.is_strided and self.has_equal_phase_sizes and (self.groups > 1 or cheap)
+        has_equal_phases = all(axis.result % axis.stride == 0 for axis in (self.high, self.wide))
+        return self.is_strided and has_equal_phases and (self.groups > 1 or cheap)
 
 
 INJECTIVE = 2  # TVM's pattern kind
@@ -133,11 +125,12 @@ def build_phase_function(sizes: Deconvolution, weights: tuple[int, ...], dtype: 
     row = f"vi + (va + {high.cut}) // {high.stride} + {high.first_input_offset} + vr"
     column = f"vj + (vb + {wide.cut}) // {wide.stride} + {wide.first_input_offset} + vs"
     channel = f"vo // {sizes.outputs // sizes.groups} * {channels} + vc" if sizes.groups > 1 else "vc"
+    data = sizes.batch, high.padded, wide.padded, sizes.inputs
     extents = *sizes.phase_result_shape, high.inputs_per_result, wide.inputs_per_result, channels
     return parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
-    x: T.Buffer(({numbers(sizes.padded_data_shape)}), "{dtype}"),
+    x: T.Buffer(({numbers(data)}), "{dtype}"),
     w: T.Buffer(({numbers(weights)}), "{dtype}"),
     y: T.Buffer(({numbers(sizes.phase_result_shape)}), "{dtype}"),
 ) -> None:

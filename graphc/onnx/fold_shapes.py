@@ -185,8 +185,9 @@ class Folding:
             if name in self._tensors and prod(self._tensors[name].dims) <= SIZES
         }
         types = {name: self.types[name] for name in node.input if name}
+        axes = [axis for a in node.attribute if a.name in ("axis", "axes") for axis in (a.i, *a.ints)]
         # onnxruntime takes negative axes in older opsets, too.
-        opset = max(self.opset, _NEGATIVE_AXES) if _has_negative_axis(node) else self.opset
+        opset = max(self.opset, _NEGATIVE_AXES) if min(axes, default=0) < 0 else self.opset
         versions = {entry.domain: entry.version for entry in self._model.opset_import} | {"": opset}
         imports = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
         domain = _LEARNED if is_learned else ""
@@ -247,10 +248,6 @@ class Folding:
         if any(not isinstance(value, np.ndarray | np.generic) for value in results):
             return None
         return results if all(np.asarray(value).dtype.kind not in "OSU" for value in results) else None
-
-
-def _has_negative_axis(node: NodeProto) -> bool:
-    return any(a.name in ("axis", "axes") and min(a.i, *a.ints, 0) < 0 for a in node.attribute)
 
 
 def sizes_of(kind: TypeProto | None) -> tuple[int, ...] | None:

@@ -12,8 +12,7 @@ import tvm
 import tvm_ffi
 from tvm import relax, te, tirx
 
-from mallorn.graphc.attention.fuse_cached_attention import FuseCachedAttention
-from mallorn.graphc.attention.vectorize_cache_concat import VectorizeCacheConcat
+from mallorn.graphc.attention.fuse_cached_attention import FuseCachedAttention, VectorizeCacheConcat
 
 # Two lengths that are unlikely to occur as other sizes of a network; 1 would be broadcast.
 LENGTHS = (11, 18)

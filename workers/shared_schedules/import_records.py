@@ -40,11 +40,6 @@ class Provenance:
     row: int | None = None  # its id in that dataset; None: use a hash of the record
 
 
-def derive_dataset_key(words: str) -> str:
-    """Return a dataset key derived from `words`, for logs without such a key."""
-    return uuid5(NAMESPACE_URL, words).hex
-
-
 def store_records(
     session: Session,
     log: model_compiler.RestoredLog,
@@ -145,7 +140,7 @@ def load_tuning_export(database: Database, directory: Path, report: Report) -> L
     for bad in restored.problems:
         report(replace(bad, file=str(directory / bad.file)))
     tuned_at = manifest.tuned_at or (directory / RECORDS).stat().st_mtime
-    dataset = derive_dataset_key(f"mallorn:{manifest.job}")
+    dataset = uuid5(NAMESPACE_URL, f"mallorn:{manifest.job}").hex
     log = Provenance(dataset, "export", tuned_at, manifest.measured_on)
     names = {entry.workload: entry.task for entry in manifest.workloads}
     with database.transaction() as session:

@@ -70,7 +70,7 @@ def identity(
 ) -> Endpoint:
     _classes[tracker, target] = like
     current = open_devices.get((tracker, target))
-    if current is not None and not (current.is_of_class(like) and current.is_session_alive()):
+    if current is not None and not (current.is_of_class(like) and current.find_session_error() is None):
         release_devices()
     device = _device(tracker, target, wait_sec)
     if hold:

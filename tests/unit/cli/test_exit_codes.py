@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from mallorn import errors
-from mallorn.cli import jobs
+from mallorn.cli import find_client_and_job
 from mallorn.client.http_connection import error_from
 from mallorn.core.errors import ExitCode, MallornError
 from tests.fixtures.answers import mallorn
@@ -33,7 +33,9 @@ CODES = {
 @pytest.mark.parametrize("name", CODES)
 def test_a_command_ends_with_the_code_of_its_errors_class(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        jobs, "open_source", Mock(side_effect=getattr(errors, name)("so it is", hint="mallorn jobs"))
+        find_client_and_job,
+        "open_source",
+        Mock(side_effect=getattr(errors, name)("so it is", hint="mallorn jobs")),
     )
     result = mallorn("show", "j")
     assert (result.exit_code, result.stderr) == (CODES[name], "error: so it is\nnext:  mallorn jobs\n")
@@ -66,7 +68,7 @@ def test_a_refusals_request_id_is_printed(monkeypatch: pytest.MonkeyPatch, coord
     request = httpx.Request("GET", NOWHERE)
     body = {"error": "NotFound", "detail": "there is no job j", "request_id": "r-1"}
     error = error_from(httpx.Response(404, json=body, request=request))
-    monkeypatch.setattr(jobs, "open_source", Mock(side_effect=error))
+    monkeypatch.setattr(find_client_and_job, "open_source", Mock(side_effect=error))
     assert json.loads(mallorn("show", "j", "--json").stderr)["request_id"] == "r-1"
 
 

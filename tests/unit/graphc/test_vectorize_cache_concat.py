@@ -7,7 +7,7 @@ import pytest
 import tvm
 from tvm import relax, tirx
 
-from mallorn.graphc.attention.vectorize_cache_concat import VectorizeCacheConcat
+from mallorn.graphc.attention.fuse_cached_attention import VectorizeCacheConcat
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import random, run
 

@@ -165,10 +165,7 @@ class RemoteDevice:
                         hint="mallorn devices",
                     )
 
-    def is_session_alive(self) -> bool:
-        return self._find_session_error() is None
-
-    def _find_session_error(self) -> str | None:
+    def find_session_error(self) -> str | None:
         try:
             self.call("mallorn.end")
         except _BROKEN as error:
@@ -234,7 +231,7 @@ class RemoteDevice:
     def _classify_error(self, text: str) -> CandidateFailed | Unavailable:
         text = text.removeprefix("RPCError: Error caught from RPC call:").strip()
         if DEATH_NOTICE not in text:
-            death = self._find_session_error()  # a session with a broken GPU context ends at the next call
+            death = self.find_session_error()  # a session with a broken GPU context ends at the next call
             if death is not None and DEATH_NOTICE not in death:
                 return _device_lost_error(text)
             if (words := explain_cuda_error(text)) is not None:
