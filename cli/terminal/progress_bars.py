@@ -4,16 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    ProgressColumn,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich import progress
 
 from mallorn.cli.terminal.output import stderr
 from mallorn.client.coordinator_client import Client, is_model_id
@@ -24,19 +15,19 @@ Advance = Callable[[int, int], None]
 
 
 @contextmanager
-def bar(words: str, *columns: ProgressColumn) -> Iterator[Advance]:
+def bar(words: str, *columns: progress.ProgressColumn) -> Iterator[Advance]:
     """Show a bar while the block runs, with these columns or else a percentage."""
     console = stderr()
-    with Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        *(columns or (TaskProgressColumn(), TimeRemainingColumn())),
+    with progress.Progress(
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(),
+        *(columns or (progress.TaskProgressColumn(), progress.TimeRemainingColumn())),
         console=console,
         transient=True,
         disable=not console.is_terminal,
-    ) as progress:
-        task = progress.add_task(words, total=None)
-        yield lambda amount, total: progress.update(task, completed=amount, total=total)
+    ) as bars:
+        task = bars.add_task(words, total=None)
+        yield lambda amount, total: bars.update(task, completed=amount, total=total)
 
 
 def upload_with_bar(api: Client, model: str, inputs: Path | None = None) -> str:
@@ -46,5 +37,5 @@ def upload_with_bar(api: Client, model: str, inputs: Path | None = None) -> str:
         if inputs is not None:
             raise InvalidRequest("--inputs is uploaded with a model's file", hint="give the file, not the id")
         return model
-    with bar("uploading", DownloadColumn(), TransferSpeedColumn()) as advance:
+    with bar("uploading", progress.DownloadColumn(), progress.TransferSpeedColumn()) as advance:
         return api.upload(model, advance, inputs=inputs).id

@@ -8,19 +8,13 @@ from mallorn.core.api_keys import Scope
 from mallorn.core.targets import parse_target
 from mallorn.core.values.cost_model_version import CostModelVersion
 from mallorn.db.repositories.cost_models import CostModelVersions
+from mallorn.services.coordinator.web import response_types
 from mallorn.services.coordinator.web.app_parts import PartsDep
 from mallorn.services.coordinator.web.authenticator import required_scopes_extra
 from mallorn.services.coordinator.web.caller_dependencies import OwnerDep
-from mallorn.services.coordinator.web.response_types import (
-    MAX_BIG_INT,
-    MAX_INT,
-    CursorQuery,
-    LimitQuery,
-    PageOut,
-)
 
 router = APIRouter(prefix="/costmodels", tags=["cost models"])
-IdPath = Annotated[int, Path(ge=1, le=MAX_BIG_INT, description="The version's id.")]
+IdPath = Annotated[int, Path(ge=1, le=response_types.MAX_BIG_INT, description="The version's id.")]
 
 
 @router.get("")
@@ -33,14 +27,14 @@ def list_cost_models(
         str | None, Query(description="Only models for this value of the option `cost_model`.")
     ] = None,
     version: Annotated[
-        int | None, Query(ge=1, le=MAX_INT, description="Only versions with this number.")
+        int | None, Query(ge=1, le=response_types.MAX_INT, description="Only versions with this number.")
     ] = None,
     active: Annotated[
         bool | None, Query(description="True: only those that new rounds use; false: others.")
     ] = None,
-    cursor: CursorQuery = None,
-    limit: LimitQuery = 50,
-) -> PageOut[CostModelVersion]:
+    cursor: response_types.CursorQuery = None,
+    limit: response_types.LimitQuery = 50,
+) -> response_types.PageOut[CostModelVersion]:
     """List cost-model versions, newest first, without other owners' private ones."""
     with parts.database.session() as session:
         page = CostModelVersions(session).page(
@@ -53,7 +47,7 @@ def list_cost_models(
             cursor=cursor,
             limit=limit,
         )
-    return PageOut(items=page.items, next_cursor=page.cursor)
+    return response_types.PageOut(items=page.items, next_cursor=page.cursor)
 
 
 @router.get("/{cost_model_id}")

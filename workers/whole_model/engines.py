@@ -12,15 +12,9 @@ from mallorn.workers.host.host_memory import is_large
 from mallorn.workers.host.load_meter import LoadMeter
 from mallorn.workers.interfaces.whole_model_engine import LoadedEngine
 from mallorn.workers.subprocesses.errors import ChildError, retry_after_crash
+from mallorn.workers.whole_model import interleaved_timing
 from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME, ModelEngine, WholeModel
 from mallorn.workers.whole_model.device_engine import read_device_load
-from mallorn.workers.whole_model.interleaved_timing import (
-    PASSES,
-    FairRace,
-    time_interleaved,
-    time_kernels_interleaved,
-    time_undisturbed,
-)
 
 TUNED: Final = speedup.TUNED
 UNTUNED: Final = "untuned"
@@ -115,16 +109,16 @@ class Engines:
         """Return how the tuned model may have got such an error in float16; else empty."""
         return overflow_note(self._model.precision, error)
 
-    def latencies(self, passes: int = PASSES) -> dict[str, ModelLatency]:
+    def latencies(self, passes: int = interleaved_timing.PASSES) -> dict[str, ModelLatency]:
         """Time all engines in turn, disturbed or not, and return their latencies."""
-        return time_interleaved(self._engines, passes)
+        return interleaved_timing.time_interleaved(self._engines, passes)
 
     def kernel_times(self, seconds: float) -> dict[str, dict[str, float]]:
         """Return the microseconds per run of each kernel, by engine and kernel name."""
-        kernels_us = time_kernels_interleaved(list(self._engines.values()), seconds)
+        kernels_us = interleaved_timing.time_kernels_interleaved(list(self._engines.values()), seconds)
         return dict(zip(self._engines, kernels_us, strict=True))
 
-    def time_undisturbed(self, is_alone: bool) -> FairRace:
+    def time_undisturbed(self, is_alone: bool) -> interleaved_timing.FairRace:
         """Time all engines, if possible undisturbed. Return their latencies and the
         disturbances, or an empty result if no engine is left. If an engine fails, it is
         dropped and the rest are timed again. `is_alone` is False if this service does other
@@ -135,7 +129,7 @@ class Engines:
             read_load = partial(read_device_load, pool)
         while self._engines:
             try:
-                return time_undisturbed(self._engines, read_load, is_alone)
+                return interleaved_timing.time_undisturbed(self._engines, read_load, is_alone)
             except ChildError as error:
                 failed = [name for name, engine in self._engines.items() if not engine.alive]
                 if not failed:
@@ -143,7 +137,7 @@ class Engines:
                 for name in failed:
                     self._attempt(f"time {title(name)}", partial(_fail, error))
                     self.drop_engine(name)
-        return FairRace({}, (), 0.0)
+        return interleaved_timing.FairRace({}, (), 0.0)
 
     def drop_engine(self, name: str) -> None:
         """Drop an engine and release its process; the other engines continue."""

@@ -23,13 +23,7 @@ from mallorn.core.values.access_control import NewApiKey
 from mallorn.core.version import API
 from mallorn.db.repositories.access_control import ApiKeys, Owners, SignIns
 from mallorn.db.tables import LoginCode, SessionRow
-from mallorn.services.coordinator.sign_in.browser_sessions import (
-    SIGNED_IN_SEC,
-    OnThePage,
-    set_cookie,
-    set_session_cookie,
-    web_page_url,
-)
+from mallorn.services.coordinator.sign_in import browser_sessions
 from mallorn.services.coordinator.sign_in.oidc_provider import Provider, ProviderDep, SignInRefused
 from mallorn.services.coordinator.web.app_parts import PartsDep
 from mallorn.services.coordinator.web.audit_log import add_key_to_audit_entry
@@ -72,7 +66,7 @@ def _open_provider(request: Request, provider: ProviderDep) -> Provider:
 
 
 OpenProvider = Annotated[Provider, Depends(_open_provider)]
-router = APIRouter(prefix="/session/oidc", tags=["session"], route_class=OnThePage)
+router = APIRouter(prefix="/session/oidc", tags=["session"], route_class=browser_sessions.OnThePage)
 
 
 @router.get("", status_code=REDIRECT, response_class=RedirectResponse)
@@ -100,7 +94,7 @@ def redirect_to_provider(
     # Secrets contain no dot and no character that a cookie must escape.
     # Lax: the browser returns by a navigation that another site started.
     cookie = ".".join((*secrets.values(), *asking))
-    set_cookie(request, response, COOKIE, cookie, AWAY_SEC, is_lax=True)
+    browser_sessions.set_cookie(request, response, COOKIE, cookie, AWAY_SEC, is_lax=True)
     return response
 
 
@@ -139,10 +133,10 @@ def complete_sign_in(
             claim = new_secret()
             page_digest = hash_for(Purpose.PAGE_SECRET, cookie_values["page"], claim)
             row = SessionRow(owner=owner, scopes=list(scopes), page_digest=page_digest)
-            cookie = SignIns(session).create_session(row, SIGNED_IN_SEC)
-            url = f"{web_page_url(request)}#session={claim}"
+            cookie = SignIns(session).create_session(row, browser_sessions.SIGNED_IN_SEC)
+            url = f"{browser_sessions.web_page_url(request)}#session={claim}"
             response = RedirectResponse(url, REDIRECT)
-            set_session_cookie(request, response, cookie)
+            browser_sessions.set_session_cookie(request, response, cookie)
             add_to_audit_entry(request, owner, f"began a browser session by {provider.name}")
         else:
             login_code = LoginCode(owner=owner, scopes=list(scopes))
@@ -183,4 +177,4 @@ def exchange_code(parts: PartsDep, request: Request, body: CodeIn | None = None)
 
 
 def _callback_url(request: Request) -> str:
-    return f"{web_page_url(request).rstrip('/')}{API}/session/oidc/callback"
+    return f"{browser_sessions.web_page_url(request).rstrip('/')}{API}/session/oidc/callback"

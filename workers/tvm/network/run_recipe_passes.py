@@ -14,13 +14,8 @@ from mallorn.core.values.graph_report import GraphStep, StoredRecipe
 from mallorn.graphc.core.graph_pass import NOT_THE_PASS, Unsupported
 from mallorn.graphc.core.pass_registry import OWN_PASSES, Step, resolve_pass
 from mallorn.graphc.core.pass_runner import run_passes
+from mallorn.workers.tvm.network import graph_recipes
 from mallorn.workers.tvm.network.check_onnx_model import describe_tvm_error
-from mallorn.workers.tvm.network.graph_recipes import (
-    faulty_parts,
-    recipe_steps,
-    skippable_passes,
-    with_skipped_passes,
-)
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_tvm_target
 
 TargetLike = str | dict[str, object]
@@ -78,26 +73,26 @@ def run_passes_skipping_failures(
     module and a report. Raises PassFailed if leaving out passes does not help.
     """
     try:
-        return recipe, *run_steps(mod, recipe_steps(recipe)["before"], target)
+        return recipe, *run_steps(mod, graph_recipes.recipe_steps(recipe)["before"], target)
     except PassFailed as error:
         failed = error
     if failed.name in OWN_PASSES:
         names = [failed.name, *getattr(resolve_pass(failed.name), "needed_by", ())]
-        recipe = with_skipped_passes(recipe, dict.fromkeys(names, failed.message))
+        recipe = graph_recipes.with_skipped_passes(recipe, dict.fromkeys(names, failed.message))
         return run_passes_skipping_failures(mod, recipe, target)
 
     def runs_without(names: Sequence[str]) -> bool:
         try:
-            reduced_recipe = with_skipped_passes(recipe, dict.fromkeys(names, failed.message))
-            run_steps(mod, recipe_steps(reduced_recipe)["before"], target)
+            reduced_recipe = graph_recipes.with_skipped_passes(recipe, dict.fromkeys(names, failed.message))
+            run_steps(mod, graph_recipes.recipe_steps(reduced_recipe)["before"], target)
         except PassFailed:
             return False
         return True
 
-    culprits = faulty_parts(skippable_passes(recipe), runs_without)
+    culprits = graph_recipes.faulty_parts(graph_recipes.skippable_passes(recipe), runs_without)
     if culprits is None:
         raise failed
-    recipe = with_skipped_passes(recipe, dict.fromkeys(culprits, failed.message))
+    recipe = graph_recipes.with_skipped_passes(recipe, dict.fromkeys(culprits, failed.message))
     return run_passes_skipping_failures(mod, recipe, target)
 
 
