@@ -35,7 +35,7 @@ class ReadFrom:
 
 @contextmanager
 def open_source(url: str | None, api_key: str | None, data: Path | None = None) -> Iterator[ReadFrom]:
-    """Yield a client of the coordinator at `url` or on `data`, else one that reads files."""
+    """Yield a client of the coordinator at `url` or on `data`, or one that reads files."""
     directory = DataDir((data.expanduser() if data else Settings().data_dir).absolute())
     stack = None if url else directory.read_running_stack()
     uses_defaults = data is None and "MALLORN_DATA_DIR" not in os.environ

@@ -331,7 +331,7 @@ def label(
 
 
 def _print_job(job: Job, as_json: bool, note: str) -> None:
-    """Print a job as JSON, or a note about it; several JSON documents follow one another."""
+    """Print a job as JSON, or a note about it; JSON documents follow one another."""
     if as_json:
         output.print_json(job.body)
     else:

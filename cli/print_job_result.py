@@ -46,7 +46,7 @@ def command_that_checks(directory: Path, model: str) -> str:
 
 
 def print_library(report: FinishReport | None, file: Path) -> None:
-    """Print where a job's library is and the command that calls it, or why there is none."""
+    """Print where a job's library is and the command that calls it, or why it has none."""
     if report is not None and report.library is not None:
         print_note(f"{file} is the compiled model ({report.library.bytes / 1e6:.1f} MB). Load it with")
         print_note(f"""  python -c 'from mallorn_runtime import Session; print(Session("{file}").inputs)'""")

@@ -73,7 +73,7 @@ def passes(
 
 
 def copies_text(copies: Iterable["RemainingCopy"]) -> str:
-    """Return a text on the copies left: number by kind, and the operators that need them."""
+    """Return a text on the copies left: number by kind, and operators that need them."""
     counts_by_kind = defaultdict[str, Counter[str]](Counter)
     for copy in copies:
         counts_by_kind[copy.kind][copy.required_by] += copy.calls

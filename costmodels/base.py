@@ -79,7 +79,7 @@ class CostModel(ABC):
     @classmethod
     @abstractmethod
     def load(cls, blob: bytes) -> "CostModel":
-        """Return the model that `save` wrote. Raises InvalidRequest for unreadable bytes."""
+        """Return the model that `save` wrote. Raises InvalidRequest for invalid bytes."""
 
 
 FAILED_LABEL = -4.0

@@ -118,7 +118,7 @@ def reduction_column(axis: int, level: int) -> int:
 
 
 def listed_column(index: int) -> int:
-    """Return the column of a categorical choice, or the last one if `index` is too large."""
+    """Return the column of a categorical choice, or the last if `index` is too large."""
     return min(_LIST + index, _PLACE - 1)
 
 

@@ -52,7 +52,7 @@ def untrained_prediction(rows: int) -> Prediction:
 
 MOST_KNOTS = 12
 ROWS_A_KNOT = 8
-# Extra slope, in labels per deviation, so that different scores never map to the same label.
+# Extra slope, in labels per deviation, so that different scores never map to one label.
 TILT = 0.02
 
 
@@ -104,7 +104,7 @@ class ScoreCalibration(NamedTuple):
         return {"noise": self.noise, "tilt": self.scale.tilt}
 
     def arrays(self, suffix: str = "") -> Arrays:
-        """Return the points of the curve to store, with `suffix` appended to their names."""
+        """Return the curve's points to store, with `suffix` appended to their names."""
         return {f"scores{suffix}": self.scale.scores, f"labels{suffix}": self.scale.labels}
 
     @classmethod

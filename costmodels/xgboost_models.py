@@ -63,7 +63,7 @@ def as_bytes(booster: xgboost.Booster) -> bytes:
 
 
 def from_bytes(blob: bytes, kind: str) -> xgboost.Booster:
-    """Return the booster that `as_bytes` stored. Raises InvalidRequest for damaged bytes."""
+    """Return the booster that `as_bytes` stored. Raises InvalidRequest for other bytes."""
     booster = xgboost.Booster({"nthread": THREADS})
     try:
         booster.load_model(bytearray(blob))

@@ -85,7 +85,7 @@ class LiteralConsole(Console):
 
 
 def stdout() -> Console:
-    """Return a new console for data at each call, as sys.stdout may have been redirected."""
+    """Return a new console for data at each call: sys.stdout may have been redirected."""
     is_terminal = sys.stdout.isatty()
     width = None if is_terminal else PIPE_WIDTH
     return LiteralConsole(file=sys.stdout, soft_wrap=not is_terminal, width=width)

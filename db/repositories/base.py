@@ -84,5 +84,5 @@ def equalities(columns: Sequence[Any], values: Sequence[object]) -> list[ColumnE
 
 
 def is_owned_by(owner: str | None) -> ColumnElement[bool]:
-    """Return the SQL condition that a job is the owner's; always true if `owner` is None."""
+    """Return the SQL condition that a job is the owner's; true if `owner` is None."""
     return true() if owner is None else Job.owner == owner

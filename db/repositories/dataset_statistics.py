@@ -74,7 +74,7 @@ class Counts(Repository):
         self._add(OUTCOME, sign, condition, Measurement.id <= self._read_mark())
 
     def select_counts(self, jobs: Select[str] | None) -> Subquery:
-        """Return counts, by job, property and value, of the rows of these jobs or of all."""
+        """Return counts by job, property and value, of the rows of these jobs or all."""
         counts = MeasurementCount
         stored_counts = select(counts.job_id, counts.facet, counts.name, counts.rows)
         mark = self._read_mark()

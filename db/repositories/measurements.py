@@ -142,7 +142,7 @@ def _columns(row: NewMeasurement) -> dict[str, object]:
 
 
 class ForeignRows(Repository):
-    """Rows of other datasets, identified by their dataset, their id there and their date."""
+    """Rows of other datasets, identified by their dataset, id there and date."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)

@@ -30,7 +30,7 @@ class CacheView(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Attention scores: the product of queries and keys, its mask (if any) and its scale."""
+    """Attention scores: the product of queries and keys, its mask (if any) and scale."""
 
     product: Any
     mask: Any | None

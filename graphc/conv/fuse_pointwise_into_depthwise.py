@@ -159,7 +159,7 @@ MAX_INPUTS, INPUTS = 64, 8  # inputs of a pointwise sum that are unrolled
 
 
 def schedule_strips(schedule: Any, block: Any) -> list[Any]:
-    """Schedule all blocks inside loops over strips of rows and groups of channel vectors."""
+    """Schedule all blocks in loops over strips of rows and groups of channel vectors."""
     (padding,) = schedule.get_producers(block)
     pointwise = schedule.get_producers(padding)
     schedule = inline_all_but(schedule, [*pointwise, padding, block])

@@ -77,7 +77,7 @@ class PadConvToVectors(Pass[Sizes]):
 
 
 def is_supported(call: Any) -> bool:
-    """Return whether a call is a channels-last float32 convolution with constant weights."""
+    """Return whether a call is a channels-last float32 conv with constant weights."""
     attrs = call.attrs
     layouts = attrs.data_layout, attrs.kernel_layout, attrs.out_layout
     constant = isinstance(call.args[1], tvm.ir.GenericConst) and call.ty.dtype == "float32"
@@ -160,7 +160,7 @@ def padding_block(sizes: Sizes) -> str:
 
 
 def inside_condition(sizes: Sizes) -> tuple[str, str]:
-    """Return TVMScript for two things: whether padded indices are in the data, and where."""
+    """Return TVMScript for whether padded indices are in the data, and for where."""
     conditions, indices = [], []
     for axis, (first, size) in enumerate(zip(sizes.low_padding, sizes.data[1:-1], strict=True)):
         conditions.append(f"{first} <= vi{axis} and vi{axis} < {first + size}")

@@ -93,13 +93,13 @@ class Deconvolution:
 
     @property
     def phase_result_shape(self) -> tuple[int, ...]:
-        """Shape of the result, with each spatial axis split into i // stride, i % stride."""
+        """Shape of the result, with spatial axes split into i // stride, i % stride."""
         rows, columns = ((axis.results_per_phase, axis.stride) for axis in (self.high, self.wide))
         return self.batch, *rows, *columns, self.outputs
 
     @property
     def plain_conv_padding(self) -> tuple[int, ...]:
-        """Padding of the plain convolution that replaces a stride-1 one; may be negative."""
+        """Padding of the convolution that replaces a stride-1 one; may be negative."""
         axes = self.high, self.wide
         low_margins = (axis.kernel - 1 - axis.cut for axis in axes)
         return *low_margins, *(axis.result + axis.cut - axis.size for axis in axes)
@@ -147,7 +147,7 @@ def main(
 
 
 def sums_function(sizes: Deconvolution, dtype: str) -> Any:
-    """Build the function that adds up the products of inputs and weights for each result."""
+    """Build the function that adds up the products of inputs and weights per result."""
     high, wide = sizes.high, sizes.wide
     taps = [
         (down, across) for down in range(high.inputs_per_result) for across in range(wide.inputs_per_result)

@@ -136,7 +136,7 @@ class Node:
         return constant_array(value, self.params)
 
     def convert(self, kind: str, inputs: Sequence[Any]) -> Any:
-        """Emit the float operator `kind` on these inputs, using the importer's converter."""
+        """Emit the float operator `kind` on these inputs, by the importer's converter."""
         convert = onnx_frontend._get_convert_map()[kind].get_converter(_NEWEST)
         result = convert(self.builder, onnx_frontend.onnx_input(inputs), self.attrs, self.params)
         return self.emit(self.builder.normalize(result))
@@ -271,7 +271,7 @@ def _gemm(node: Node, *inputs: Any) -> Any:
 
 
 def _unary(kind: str, node: Node, *inputs: Any) -> Any:
-    """Convert a unary QLinear operator; the float operator `kind` reads dequantized data."""
+    """Convert a unary QLinear operator; the float `kind` reads dequantized data."""
     node.attrs.pop("opset", None)
     x, x_scale, x_zero, y_scale, y_zero = inputs
     return node.quantize(node.convert(kind, [node.dequantize(x, x_scale, x_zero)]), y_scale, y_zero)
@@ -333,7 +333,7 @@ def _dynamic_matmul(node: Node, a: Any, b: Any, b_scale: Any, b_zero: Any, bias:
 
 
 def _attention(node: Node, *inputs: Any) -> Any:
-    """Convert QAttention: dequantize its input and weights, then convert float Attention."""
+    """Convert QAttention: dequantize input and weights, then convert float Attention."""
     x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = inputs
     for name in ("unidirectional", "do_rotary", "past_present_share_buffer"):
         if node.attrs.get(name) == 0:

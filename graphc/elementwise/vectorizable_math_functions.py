@@ -357,7 +357,7 @@ def _negated(value: Any, quarters: Any, sign: Any) -> Any:
 
 
 def _angle(bind: Bind, x: Any) -> Angle:
-    """Return a non-negative number as an angle; its radians are NaN for NaN and infinity."""
+    """Return a non-negative number as an angle; the radians are NaN for NaN, infinity."""
     wide = bind(tirx.Cast("float64", tirx.Select(x < float32_const(_LARGEST), x, float32_const(_LARGEST))))
     sum_ = bind(wide * double(2 / math.pi) + double(_WIDE_ROUNDING))
     turns = bind(sum_ - double(_WIDE_ROUNDING))

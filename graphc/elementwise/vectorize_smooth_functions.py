@@ -56,7 +56,7 @@ def _square(call: Any, _: Graph) -> Any:
 
 
 def _make_tensor_function_rewrite(function: NumberFunction) -> Form:
-    """Return a rewrite of calls to a tensor function that applies `function` per element."""
+    """Return a rewrite of calls to a tensor function that maps `function` over elements."""
     return lambda call, g: g.call_te(function.__name__, partial(apply_elementwise, function), *call.args)
 
 

@@ -14,7 +14,7 @@ OPERATORS = ("relax.add", "relax.subtract", "relax.multiply", "relax.divide")
 
 @dataclass(frozen=True)
 class AffineLink:
-    """An arithmetic operator with one constant operand: a scalar, or a value per channel."""
+    """An arithmetic operator with a constant operand: a scalar, or a value per channel."""
 
     name: str
     value: Any

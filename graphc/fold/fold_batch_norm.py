@@ -77,7 +77,7 @@ class FoldBatchNorm(Pass[AffineOfLinear]):
 
 
 def _output_axes(call: Any) -> tuple[int, int] | None:
-    """Return the axis of output channels in result and weights; None for other operators."""
+    """Return the axis of output channels in result and weights; None: another operator."""
     name = operator_name(call)
     if name == "relax.matmul" and call.args[1].ty.ndim == 2:
         return call.ty.ndim - 1, 1

@@ -31,7 +31,7 @@ MOST_PARTS = 64  # most arguments of a function
 
 @dataclass(frozen=True)
 class FollowedConcat:
-    """A concatenation, and the scale, shift and bounds that the operators after it apply."""
+    """A concatenation, and the scale, shift and bounds that later operators apply."""
 
     concat: Any
     affine: ChannelAffine

@@ -75,7 +75,7 @@ def merge_channel_runs(channels: Sequence[Origin]) -> list[tuple[Any, int, int]]
 
 
 def concat_runs(channels: Sequence[Origin]) -> Any:
-    """Return an expression that concatenates these channels from slices of their tensors."""
+    """Return an expression that joins these channels from slices of their tensors."""
     parts = []
     for source, first, end in merge_channel_runs(channels):
         is_all = (first, end) == (0, sizes_of(source)[CHANNELS])

@@ -143,7 +143,7 @@ def _normed(g: Graph, quotient: Any | None) -> GroupNorm:
 
 @dataclass(frozen=True)
 class NormedImage:
-    """A channels-last image to norm, divided into parts of some pixels, and into vectors."""
+    """A channels-last image to norm, divided into parts of some pixels and into vectors."""
 
     sizes: Shape
     pixels: int

@@ -33,7 +33,7 @@ _MOVES: Final = frozenset(
 
 
 def bound_indices(mod: Any) -> Any:
-    """Return a Relax module whose computed indices, and all that writes use, are clamped."""
+    """Return a Relax module whose computed indices, and those of writes, are clamped."""
     bounding = _Bounding(mod)
     for var, function in mod.functions_items():
         bound = bounding.visit_expr if isinstance(function, relax.Function) else clamp_reads

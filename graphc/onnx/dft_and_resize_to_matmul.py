@@ -108,7 +108,7 @@ def resize(form: NodeRewriter) -> None:
 
 
 def _multiply_axis(form: NodeRewriter, data: str, axis: int, ndim: int, matrix: Any) -> str:
-    """Append nodes that multiply the data by a matrix along an axis; return their result."""
+    """Append nodes that multiply data by a matrix along an axis; return their result."""
     weights = form.constant(np.ascontiguousarray(matrix.T if axis != ndim - 2 else matrix))
     if axis == ndim - 2:
         return form.write("MatMul", weights, data)

@@ -138,7 +138,7 @@ class Folding:
         return None if sizes is None else (self.types[name].tensor_type.elem_type, sizes)
 
     def divides_integers(self, node: NodeProto) -> bool:
-        """Return whether a node divides by integers that may be 0, which stops a program."""
+        """Return whether a node divides by integers that may be 0: that stops a program."""
         if node.op_type not in ("Div", "Mod") or self.value(node.input[1]) is not None:
             return False
         kind = self.typed_sizes(node.input[1])

@@ -22,7 +22,7 @@ def inline(model: ModelProto) -> ModelProto:
 
 
 def expand_unsupported_operators(model: ModelProto, supported: Container[str]) -> ModelProto:
-    """Return the model with unsupported standard operators expanded as ONNX defines them."""
+    """Return the model with unsupported standard operators expanded as in ONNX."""
     if not any(_needs_expansion(node, supported) for node in model.graph.node):
         return model
     result = ModelProto()

@@ -59,7 +59,7 @@ def lower_embed_layer_norm(form: NodeRewriter) -> None:
 
 
 def _norm(form: NodeRewriter, data: str, scale_at: int) -> None:
-    """Append a layer norm of `data`; scale and offset are inputs `scale_at` and the next."""
+    """Append a layer norm of `data`; scale and offset are inputs `scale_at` and next."""
     scale, has_offset = form.node.input[scale_at], form.has_input(scale_at + 1)
     centred = form.write("Sub", data, _mean(form, data))
     root = _append_square_root(form, _mean(form, form.write("Mul", centred, centred)), 1e-12, scale_at)

@@ -119,7 +119,7 @@ def _split(view: memoryview) -> tuple[bytes, bytes, list[tuple[bytes, int, int]]
 
 
 def _read_tensor_header(view: memoryview, start: int, end: int) -> tuple[bytes, int, int]:
-    """Return a tensor's message without data, the data's offset and size; empty if small."""
+    """Return a tensor's message without data, the data's offset, size; empty if small."""
     header, offset, size = bytearray(), 0, 0
     for number, begin, content, last in protobuf_fields.fields(view, start, end):
         if number == RAW_DATA:

@@ -203,7 +203,7 @@ def _append_result_copies(walk: Any, outputs: Sequence[str], results: Sequence[s
 def _stack_step_results(
     walk: Any, outputs: Sequence[str], steps: Sequence[Sequence[str]], axes: Sequence[int]
 ) -> None:
-    """Stack the results of all steps along a new axis. Raises Unknown if no step was run."""
+    """Stack the results of all steps along a new axis. Raises Unknown without a step."""
     if outputs and not steps:
         raise Unknown
     for index, name in enumerate(outputs):

@@ -20,7 +20,7 @@ def read_as_float32(tensor: TensorProto) -> Any:
 
 
 def widen(model: ModelProto) -> ModelProto:
-    """Return the model with 16-bit floats at its ends only; unchanged if it has branches."""
+    """Return the model with 16-bit floats at its ends; unchanged if it has branches."""
     attributes = [attribute for node in model.graph.node for attribute in node.attribute]
     kinds = {tensor.data_type for tensor in model.graph.initializer}
     kinds |= {value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)}

@@ -71,7 +71,7 @@ def _filled(product: BlockQuantizedMatmul, numbers: Any) -> Any:
 
 
 def build_function(product: BlockQuantizedMatmul) -> Any:
-    """Build the tensor function; it quantises inputs first. TVM can fuse what follows it."""
+    """Build the tensor function; it quantises inputs first. TVM can fuse what follows."""
     lanes, block, outputs = product.instruction.lanes, product.block, product.outputs
     rows = [f"i{axis}" for axis in range(len(product.rows))]
     row = ", ".join(f"v{axis}" for axis in rows)

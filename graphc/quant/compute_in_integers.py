@@ -127,7 +127,7 @@ def plan_data_movement(call: Any, g: Graph) -> Build:
 
 
 def plan_relu(call: Any, g: Graph) -> Build:
-    """Return a function that applies ReLU to bytes of one scale. Raises Leave for others."""
+    """Return a function that applies ReLU to bytes of a scale. Raises Leave for others."""
     quantized = quantized_value(call.args[0], g)
     if quantized is None:
         raise Leave

@@ -44,7 +44,7 @@ class Linear:
 
 
 class LinearSums:
-    """Finds sums of scaled values in a graph; stops at values with other readers or size."""
+    """Finds sums of scaled values; stops at values with other readers or another size."""
 
     def __init__(self, g: Graph) -> None:
         self._g = g
@@ -145,7 +145,7 @@ _ENCODING = ("relax.add", "relax.maximum", "relax.minimum", "relax.astype")
 
 @dataclass(frozen=True)
 class Rounded:
-    """A sum of scaled values that is rounded to integers, and the limits that clamp them."""
+    """A sum of scaled values that is rounded to integers, and limits that clamp them."""
 
     sum: Linear
     low: float
@@ -193,7 +193,7 @@ class FuseRequantize(Pass[Rounded]):
 
 
 def _clamp(linear: Linear, sums: LinearSums) -> tuple[Any, float, float] | None:
-    """Return input and limits of a clamp, if its result is all that is summed, else None."""
+    """Return input and limits of a clamp if only its result is summed, else None."""
     if len(linear.terms) != 1 or np.ndim(linear.constant):
         return None
     ((value, factor),) = linear.terms

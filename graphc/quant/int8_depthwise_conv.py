@@ -17,7 +17,7 @@ NARROWEST = 4  # fewest lanes that are worth a vector
 
 @dataclass(frozen=True)
 class DepthwiseBytes:
-    """A depthwise convolution's bytes, their zero point, and a vector width for channels."""
+    """A depthwise convolution's bytes, their zero point and a vector width of channels."""
 
     data: Any
     zero: Any

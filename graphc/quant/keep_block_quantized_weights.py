@@ -64,7 +64,7 @@ class BlockQuantizedWeights:
 
 
 def block_quantized_weights(matrix: Any, g: Graph) -> BlockQuantizedWeights:
-    """Return the bytes and scales that a matrix is decoded from. Raises Leave for others."""
+    """Return the bytes and scales that a matrix is decoded from. Raises Leave if none."""
     if (call := g.producer(matrix, "relax.permute_dims")) is not None:
         quantized = block_quantized_weights(call.args[0], g)
         return quantized.transposed if permutation(call) == (1, 0) else quantized

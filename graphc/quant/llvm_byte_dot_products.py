@@ -25,7 +25,7 @@ class Instruction:
     steps: tuple[str, ...]
 
     def largest_upper_byte(self, bits: int) -> int:
-        """Return the largest upper byte of inputs; pairs of products must fit in 16 bits."""
+        """Return the largest upper byte of inputs: pairs of products fit in 16 bits."""
         return 64 if bits == BYTES and len(self.steps) > 1 else 127
 
     def lower_byte_bits(self, bits: int) -> int:

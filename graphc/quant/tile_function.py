@@ -78,7 +78,7 @@ class TiledSums:
 
     @property
     def elements_per_multiply(self) -> int:
-        """Elements of a run multiplied at once; 0 if they fill less than half a tile row."""
+        """Elements of a run multiplied at once; 0 if they fill less than half a row."""
         size, terms = self.element_bytes, self.instruction.numbers.terms
         fits = [count for count in range(terms, BYTES // size + 1, terms) if self.run_length % count == 0]
         numbers = max(fits, default=0)

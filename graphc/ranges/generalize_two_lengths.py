@@ -128,7 +128,7 @@ def _bindings(function: Any) -> list[Any]:
 
 
 def _fit_line(first: int, second: int) -> tuple[int, int]:
-    """Return a number's growth per unit of length, and its value at 0. Raises ValueError."""
+    """Return a number's growth per unit of length and value at 0. Raises ValueError."""
     grows, remainder = divmod(second - first, LENGTHS[1] - LENGTHS[0])
     if remainder:
         raise ValueError("a size does not grow by a fixed step with the dimension")

@@ -281,7 +281,7 @@ def _rnn(scan: Any) -> list[str]:
 
 
 def _sums(scan: Any, state: str, gates: Iterable[int]) -> list[str]:
-    """Return lines that sum, for some gates, input contributions and state times weights."""
+    """Return lines that sum, for some gates, inputs' shares and state times weights."""
     if scan.byte_dot:
         return _format_byte_sums(scan)
     gate_set = set(gates)

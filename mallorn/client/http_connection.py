@@ -115,7 +115,7 @@ class Connection:
         return self._json("GET", path, params={k: v for k, v in params.items() if v is not None})
 
     def value(self, kind: type[V], path: str, **params: Any) -> V:
-        """Send a GET request and parse the answer. Raises Unavailable if it is no `kind`."""
+        """Send a GET request and parse the answer. Raises Unavailable unless a `kind`."""
         return self.parse_as(kind, self.get(path, **params))
 
     def values(self, kind: type[V], path: str, **params: Any) -> list[V]:

@@ -25,7 +25,7 @@ class ExistingSchedules:
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """Read the manifest; None for no files. Raises Conflict if there are other files."""
+        """Read the manifest; None for no files. Raises Conflict for other files."""
         if not directory.is_dir() or not any(directory.iterdir()):
             return None
         try:
@@ -56,7 +56,7 @@ def check_model(directory: Path, model_id: Callable[[], str], force: bool) -> No
 
 
 def check_target(directory: Path, target: str, force: bool) -> None:
-    """Raise Conflict if the directory holds schedules for another target, or other files."""
+    """Raise Conflict if the directory is for another target, or holds other files."""
     existing = None if force else ExistingSchedules.read(directory)
     if existing is not None and existing.target != parse_target(target):
         raise Conflict(f"{directory} holds schedules for another target, {existing.target}", hint=CHOOSE)
@@ -81,7 +81,7 @@ def model_id_of(file: Path, inputs: Path | None = None) -> str:
 
 @contextmanager
 def out_directory(directory: Path) -> Iterator[Path]:
-    """Create a directory; remove it on exit if empty. Raises InvalidRequest if it cannot."""
+    """Create a directory; remove it on exit if empty. Raises InvalidRequest if refused."""
     new_folders = [path for path in (directory, *directory.parents) if not path.exists()]
     try:
         directory.mkdir(parents=True, exist_ok=True)

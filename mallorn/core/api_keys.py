@@ -55,7 +55,7 @@ def new_secret() -> str:
 
 
 def hash_secret(secret: str) -> str:
-    """Return the digest to store. A random 256-bit secret needs no salt and no slow hash."""
+    """Return the digest to store. A random 256-bit secret needs no salt or slow hash."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 

@@ -63,7 +63,7 @@ class OptionKwargs(TypedDict, total=False):
 
 
 def check_option_kwargs(options: OptionKwargs) -> None:
-    """Raise InvalidRequest if an option is unknown, or a value or combination is invalid."""
+    """Raise InvalidRequest for an unknown option, or an invalid value or combination."""
     try:
         check_options(JobOptions.model_validate(options))
     except ValidationError as error:

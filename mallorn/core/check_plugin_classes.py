@@ -49,7 +49,7 @@ def list_user_classes(options: "JobOptions") -> list[tuple[str, str]]:
 
 
 class Part(NamedTuple):
-    """A user's class that a job runs: its name, and `seam`, the job option that names it."""
+    """A user's class that a job runs: its name and `seam`, the job option that names it."""
 
     seam: str
     name: str

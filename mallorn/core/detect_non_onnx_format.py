@@ -24,7 +24,7 @@ class Foreign:
 
 
 def foreign_format(data: bytes) -> Foreign | None:
-    """Return the well-known format that these bytes have; None if they have none of them."""
+    """Return the well-known format that these bytes have; None if they have none."""
     if data[:4] == b"PK\x03\x04":
         # State dicts and scripted modules are zips; both need an export in Python.
         if b"data.pkl" in data[:4096] or b"constants.pkl" in data[-SAMPLE_BYTES:]:

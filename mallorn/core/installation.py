@@ -73,7 +73,7 @@ def pip_upgrade_command() -> str:
 
 
 def import_optional_module(module: str, what_for: str, extra: str, package: str = "mallorn") -> Any:
-    """Import a module. Raises MissingPackage with the pip command if it is not installed."""
+    """Import a module. Raises MissingPackage with the pip command if it is missing."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -319,7 +319,7 @@ class KeptOptions(JobOptions):
 
 
 def _drop(options: Any, path: Sequence[int | str]) -> None:
-    """Remove the value at a path of keys; if it leads into a list, remove the whole list."""
+    """Remove the value at a path of keys; if that leads into a list, the whole list."""
     for key in path:
         if isinstance(options, dict) and isinstance(options.get(key), dict) and key != path[-1]:
             options = options[key]

@@ -46,7 +46,7 @@ def add_log_facts(**facts: object) -> None:
 
 
 def set_up(part: str, settings: Settings) -> None:
-    """Send the logs of this process and its libraries to stderr in the configured format."""
+    """Send the logs of this process and its libraries to stderr in the set format."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines(part) if settings.log_format == "json" else TextLines(part))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)

@@ -105,7 +105,7 @@ def pack_choices(choices: Sequence[Choice]) -> list[JsonValue]:
 
 
 def unpack_choices(rows: object) -> tuple[Choice, ...]:
-    """Parse choices that this or an earlier version packed. Raises ValueError if invalid."""
+    """Parse choices that this or an earlier version packed. Raises ValueError."""
     return _CHOICES.validate_python(rows)
 
 
