@@ -55,7 +55,8 @@ def worker(
     queues: Annotated[str, typer.Option(help="Comma-separated; all of them by default.")] = "",
     name: Annotated[str, typer.Option(help="Name of the worker, unique on its host.")] = "",
 ) -> None:
-    """Run one worker. It imports, measures rounds, trains and finishes, one at a time."""
+    """Run one worker. It imports, measures rounds, trains and finishes, as much at a time as
+    keeps its builders busy."""
     queue_names = tuple(item.strip() for item in queues.split(",") if item.strip()) or WORKER_QUEUES
     unknown = sorted(set(queue_names) - set(WORKER_QUEUES))
     if unknown:
@@ -64,13 +65,13 @@ def worker(
     with require_packages("worker"):
         from mallorn.db.repositories.access_control import needs_api_keys
         from mallorn.stack.run_celery import run_worker
-        from mallorn.workers.app import app, queues_to_consume
+        from mallorn.workers.app import THREADS, app, queues_to_consume
         from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
     open_store(settings().artifacts)
     settings().sandbox = mode = settings().sandbox_mode(needs_api_keys(settings()))
     probe_sandbox_support(mode)  # raises if a sandbox is required and this host has none
     check_tables(settings().database_url)
-    run_worker(app, queues_to_consume(queue_names), name or f"worker-{os.getpid()}")
+    run_worker(app, queues_to_consume(queue_names), name or f"worker-{os.getpid()}", THREADS)
 
 
 @create_process_folder("control")

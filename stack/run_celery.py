@@ -14,8 +14,11 @@ from celery.signals import setup_logging, worker_ready
 from mallorn.stack.supervised_process import READY_FILE_VARIABLE
 
 
-def run_worker(app: Celery, queues: Sequence[str], name: str) -> None:
-    """Run a Celery worker without child processes, as TVM does not work after a fork."""
+def run_worker(app: Celery, queues: Sequence[str], name: str, threads: int = 0) -> None:
+    """Run a Celery worker without child processes, as TVM does not work after a fork.
+
+    Its tasks run in so many threads or, with 0, one by one in the thread that calls this.
+    """
     worker_ready.connect(_touch_ready_file)
     setup_logging.connect(_prevent_logging_setup)
     for module in app.conf.include:  # Celery's own import would find a user's db.py before our db
@@ -25,7 +28,7 @@ def run_worker(app: Celery, queues: Sequence[str], name: str) -> None:
         [
             "--quiet",  # no banner in the log
             "worker",
-            *("--pool", "solo"),
+            *(("--pool", "threads", "--concurrency", str(threads)) if threads else ("--pool", "solo")),
             *("--queues", ",".join(queues)),
             *("--hostname", f"{name}@%h"),
             # Messages between workers, which nothing here uses.

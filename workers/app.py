@@ -1,19 +1,22 @@
-"""The Celery app of the workers, which use Celery's `solo` pool, so that nothing forks."""
+"""The Celery app of the workers. They use Celery's pool of threads, so that nothing forks."""
 
 import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from celery import Celery
-from celery.signals import task_postrun, worker_ready, worker_shutdown, worker_shutting_down
+from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
 
 from mallorn.core import queues
 from mallorn.core.queues import celery_settings
 from mallorn.core.settings import settings
 from mallorn.core.states import WorkKind
+from mallorn.workers.process.places import MOST_PLACES
 from mallorn.workers.subprocesses.shutdown import STOP
 
+#: For the work at each place, and for a message that waits until one is free.
+THREADS: Final = MOST_PLACES + 1
 log = logging.getLogger(__name__)
 _KINDS: Final = {
     queues.IMPORT: WorkKind.IMPORT,
@@ -46,8 +49,17 @@ def send_task(name: str, *args: object) -> None:
     app.send_task(name, args=args)
 
 
+def _consume(consumer: Any, places: int) -> None:
+    """Let Celery take a message for each place, and one more, which waits until one is free.
+    Further messages stay in their queues, for workers that have a free place now."""
+    consumer.initial_prefetch_count = places + 1  # of its next connection
+    if consumer.qos is not None:
+        change = places + 1 - consumer.qos.value
+        (consumer.qos.increment_eventually if change > 0 else consumer.qos.decrement_eventually)(abs(change))
+
+
 @worker_ready.connect
-def _start_worker(**_signal: object) -> None:
+def _start_worker(sender: Any, **_signal: object) -> None:
     from mallorn.workers.finish.compiled_library_cache import remove_deleted_models
     from mallorn.workers.host.code_digest import store_source_digest
     from mallorn.workers.process.lookout import Lookout
@@ -57,6 +69,13 @@ def _start_worker(**_signal: object) -> None:
     consumed = app.amqp.queues.consume_from
     kinds = frozenset(kind for queue, kind in _KINDS.items() if queue in consumed)
     runtime().tunes = WorkKind.ROUND in kinds
+    _consume(sender, runtime().places.width)
+
+    def use(places: int) -> None:
+        _consume(sender, places)
+        runtime().roll_call.report_width(places)
+
+    runtime().places.on_width = use
     store_source_digest()
     runtime().roll_call.start(
         probe_sandbox_support(settings().sandbox_mode()),
@@ -71,14 +90,6 @@ def _start_worker(**_signal: object) -> None:
 
     if (error := find_host_fault(tunes=True)) is not None:
         log.error("this worker cannot build candidates: %s", error)
-
-
-@task_postrun.connect
-def _pause_after_host_fault(**_signal: object) -> None:
-    # The message is acknowledged only after this returns, so that a resting worker holds no other one.
-    from mallorn.workers.process.worker_runtime import runtime
-
-    runtime().health.pause_until_healthy()
 
 
 @worker_shutting_down.connect

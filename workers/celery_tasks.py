@@ -3,9 +3,12 @@
 They ignore further arguments, which messages of a newer version may have.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Final
+
+from celery.exceptions import Reject
 
 from mallorn.core import queues
 from mallorn.core.log_setup import log_facts
@@ -15,9 +18,24 @@ from mallorn.workers.finish.run import finish
 from mallorn.workers.hardware_probe.run import measure_device, remeasure_if_beaten
 from mallorn.workers.model_import.run import import_job
 from mallorn.workers.process.leased_work import LeasedWork, leased_work
-from mallorn.workers.process.worker_runtime import runtime
+from mallorn.workers.process.worker_runtime import Runtime, runtime
 from mallorn.workers.round.run import fix_round_inputs, run_round
 from mallorn.workers.round.train_cost_model import train
+from mallorn.workers.subprocesses.shutdown import ShutdownRequested
+
+
+@contextmanager
+def _place() -> Iterator[Runtime]:
+    """Yield what one place of this worker works with, as soon as one is free. Rest after a
+    fault of the host. If this worker stops, a message that waits goes back to its queue."""
+    with ExitStack() as stack:
+        try:
+            place = stack.enter_context(runtime().places.take())
+        except ShutdownRequested as error:
+            raise Reject(error, requeue=True) from error
+        place.health.pause_until_healthy()  # another place may have found a fault
+        yield place
+        place.health.pause_until_healthy()
 
 
 @app.task(name=queues.WORK)
@@ -25,15 +43,14 @@ def do_work(capability: str, *_newer: object) -> None:
     """Do the best waiting work that this worker can do: an import, or a round or a finish."""
     kinds = (WorkKind.IMPORT,) if capability == queues.IMPORT else (WorkKind.ROUND, WorkKind.FINISH)
     roll_call, go_on = runtime().roll_call, None
-    with runtime().places.take() as is_free:
-        if is_free:
-            with leased_work(runtime(), roll_call.ability.for_kinds(*kinds), fix_round_inputs) as work:
-                if work is None:
-                    roll_call.look_for_devices()
-                else:
-                    go_on = _DO[work.hold.item.kind](work)
-    if go_on is not None:  # the work is done, and its lease has ended
-        go_on()
+    with _place() as place:
+        with leased_work(place, roll_call.ability.for_kinds(*kinds), fix_round_inputs) as work:
+            if work is None:
+                roll_call.look_for_devices()
+            else:
+                go_on = _DO[work.hold.item.kind](work)
+        if go_on is not None:  # the work is done, and its lease has ended
+            go_on()
 
 
 def _import(work: LeasedWork) -> Callable[[], object]:
@@ -72,11 +89,12 @@ def warm_up(job_id: str, *_newer: object) -> None:
 def train_cost_model(job_id: str, task_id: int, *_newer: object) -> None:
     """Refit the cost model of a task's family (tasks that share measurements and a model)
     when its training data has grown enough."""
-    with log_facts(job=job_id):
-        train(runtime(), job_id, task_id)
+    with log_facts(job=job_id), _place() as place:
+        train(place, job_id, task_id)
 
 
 @app.task(name=queues.MEASURE_MACHINE)
 def measure_machine(device: str, *_newer: object) -> None:
     """Measure the peak FLOPS and bandwidth of a device's machine."""
-    measure_device(runtime(), device)
+    with _place() as place:
+        measure_device(place, device)

@@ -11,6 +11,7 @@ measurements: it is filled first, unless --database names one that holds measure
 
 import argparse
 import json
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -30,9 +31,9 @@ from benchmarks.scale.verdict import table
 from mallorn.core.states import JobState
 from mallorn.db.migrate import upgrade
 from mallorn.db.session import Database
+from mallorn.workers.process.places import MOST_PLACES
 
-PROCESSES_AT_MOST: Final = 16  # workers that are processes of their own by default
-THREADS_EACH: Final = 16  # of more workers, which are threads of fewer processes
+DEVICES_EACH: Final = 16  # of a worker by default, unless there are as many workers as processors
 CONNECTIONS: Final = 1000
 TUNING: Final = str(JobState.TUNING)
 
@@ -79,15 +80,13 @@ def cells_of(options: argparse.Namespace) -> Iterator[Cell]:
     """Yield the cells that the options name, with workers by the number of devices."""
     for candidate_sec in options.candidate_sec:
         for devices in options.devices:
-            threads = options.threads or (THREADS_EACH if devices > PROCESSES_AT_MOST else 0)
-            processes = options.workers or ceil(devices / max(1, threads))
+            usual = max(ceil(devices / MOST_PLACES), min(ceil(devices / DEVICES_EACH), os.cpu_count() or 1))
             yield Cell(
                 devices=devices,
                 candidate_sec=candidate_sec,
                 targets=options.targets,
                 tasks=options.tasks,
-                processes=processes,
-                threads=threads,
+                workers=options.workers or usual,
                 controls=options.controls,
                 warm_up_sec=options.warm_up_sec,
                 window_sec=options.window_sec,
@@ -124,9 +123,6 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--targets", type=int, default=1, help="different targets of the devices")
     parser.add_argument("--tasks", type=int, default=50, help="of each job")
     parser.add_argument("--workers", type=int, default=0, help="worker processes; 0: by the devices")
-    parser.add_argument(
-        "--threads", type=int, default=0, help="workers in each process; 0: the product's own"
-    )
     parser.add_argument("--controls", type=int, default=1, help="control processes")
     parser.add_argument("--warm-up-sec", type=float, default=20.0)
     parser.add_argument("--window-sec", type=float, default=40.0)

@@ -41,6 +41,7 @@ from benchmarks.scale.stack import Stack
 from benchmarks.scale.verdict import Load, verdict
 from mallorn.core.errors import Conflict
 from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.workers import Workers
 from mallorn.db.session import Database
 from mallorn.db.tables import Job
 
@@ -52,22 +53,17 @@ START, END = "start", "end"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What is measured. With `threads`, each of `processes` runs that many workers."""
+    """What is measured: devices, jobs for them, and `workers`, which are processes."""
 
     devices: int
     candidate_sec: float
     targets: int
     tasks: int
-    processes: int
-    threads: int
+    workers: int
     controls: int
     warm_up_sec: float
     window_sec: float
     is_filled: bool  # whether jobs tune workloads that have a year's history
-
-    @property
-    def workers(self) -> int:
-        return self.processes * max(1, self.threads)
 
     @property
     def jobs_per_target(self) -> int:
@@ -101,7 +97,8 @@ def measure(cell: Cell, database_url: str) -> dict[str, Any]:
             for job_id in ids:
                 with suppress(Conflict):  # it ended
                     Jobs(session).cancel(job_id, None)
-    return _figures(cell, window, sessions) | {"jobs": dict(states)}
+            places = sum(row.info.width for row in Workers(session).list())
+    return _figures(cell, window, sessions, places) | {"jobs": dict(states)}
 
 
 def _describe_state(job: Job) -> str:
@@ -134,7 +131,7 @@ class Window:
 
 def _measure_window(cell: Cell, service: Stack, database_url: str, job_ids: Sequence[str]) -> Window:
     with _watching(service.url, job_ids):
-        service.start_workers(cell.processes, cell.threads)
+        service.start_workers(cell.workers)
         service.start_controls(cell.controls)
         _await_candidates(service, cell.workers)
         _sleep(service, cell.warm_up_sec)
@@ -206,7 +203,9 @@ def _read_counters(service: Stack) -> dict[str, dict[str, Any]]:
     return sums
 
 
-def _figures(cell: Cell, window: Window, sessions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _figures(
+    cell: Cell, window: Window, sessions: Sequence[Mapping[str, Any]], places: int
+) -> dict[str, Any]:
     first, last, sampler = window.first, window.last, window.sampler
     seconds = last.at_sec - first.at_sec
     spans = [span for session in sessions for span in session["spans"]]
@@ -227,14 +226,14 @@ def _figures(cell: Cell, window: Window, sessions: Sequence[Mapping[str, Any]]) 
     load = Load(
         devices=candidates * cell.candidate_sec / seconds / cell.devices,
         processors=(last.host_sec - first.host_sec) / seconds / processors,
-        workers=busy_sec.get("worker", 0.0) / seconds / cell.workers,
+        workers=busy_sec.get("worker", 0.0) / seconds / max(1, places),
         control=busy_sec.get("control", 0.0) / seconds / cell.controls,
-        lock_waits=sampler.lock_wait_sec / seconds / cell.workers,
+        lock_waits=sampler.lock_wait_sec / seconds / max(1, places),
         open_rounds=open_rounds / cell.devices,
     )
     return {
         **asdict(cell),
-        "workers": cell.workers,
+        "places": places,
         "seconds": seconds,
         "candidates": candidates,
         "candidates_per_sec": candidates / seconds,

@@ -26,7 +26,7 @@ _SETTLED: Final = (
     "UPDATE jobs SET state = 'done', finished_at = created_at WHERE state NOT IN ('done', 'failed')",
     "UPDATE rounds SET state = 'done', finished_at = created_at, started_at = created_at "
     "WHERE state IN ('queued', 'leased')",
-    "UPDATE held_work SET sent_at = NULL WHERE sent_at IS NOT NULL",
+    "UPDATE held_work SET due_at = NULL WHERE due_at IS NOT NULL",
     "UPDATE devices SET last_seen = 0",
     "UPDATE workers SET last_seen = 0",
 )

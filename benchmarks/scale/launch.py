@@ -1,9 +1,8 @@
 """Starts a part of the product with counters of its statements and of the time in its Celery tasks.
 
-python -P -m benchmarks.scale.launch FOLDER KIND THREADS -- WORDS OF MALLORN
+python -P -m benchmarks.scale.launch FOLDER KIND -- WORDS OF MALLORN
 
-The counters go to FOLDER whenever its file `mark` changes. THREADS is 0 for a process that works as
-the product does; otherwise this process runs that many worker loops (benchmarks.scale.worker_threads).
+The counters go to FOLDER whenever its file `mark` changes.
 """
 
 import json
@@ -127,21 +126,15 @@ def set_mark(folder: Path, text: str) -> None:
 
 def main() -> None:
     """Start counting, then do what `mallorn` does with these words."""
-    folder, kind, threads = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    folder, kind = Path(sys.argv[1]), sys.argv[2]
     counters = Counters()
     counters.listen(kind)
     arguments = counters, folder, kind
     threading.Thread(target=dump_on_marks, args=arguments, name="scale-counters", daemon=True).start()
     from mallorn.cli.main import app
 
-    if threads:
-        from benchmarks.scale.worker_threads import run_threads
-        from mallorn.stack import run_celery
-
-        run_celery.run_worker = partial(run_threads, counters, threads)
-    else:
-        _count_celery_tasks(counters)
-    app(args=sys.argv[5:], prog_name="mallorn")
+    _count_celery_tasks(counters)
+    app(args=sys.argv[4:], prog_name="mallorn")
 
 
 def _count_celery_tasks(counters: Counters) -> None:

@@ -66,10 +66,9 @@ class Stack:
         for _ in range(count):
             self._launch("control", "control")
 
-    def start_workers(self, count: int, threads: int) -> None:
-        """Start worker processes; each runs `threads` workers, or one as the product does if 0."""
+    def start_workers(self, count: int) -> None:
         for number in range(count):
-            self._launch("worker", "worker", "--name", f"scale{number}", threads=threads)
+            self._launch("worker", "worker", "--name", f"scale{number}")
 
     def redis(self) -> "redis.Redis":
         return redis.Redis(unix_socket_path=str(self._socket))
@@ -105,10 +104,9 @@ class Stack:
                     process.kill()
                     process.wait()
 
-    def _launch(self, kind: str, *words: str, threads: int = 0) -> None:
+    def _launch(self, kind: str, *words: str) -> None:
         module = "benchmarks.scale.launch"
-        start = (sys.executable, "-P", "-m", module, str(self.marks), kind, str(threads), "--", *words)
-        self._start(kind, start)
+        self._start(kind, (sys.executable, "-P", "-m", module, str(self.marks), kind, "--", *words))
 
     def _start(self, kind: str, command: Sequence[str]) -> None:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("MALLORN_")}

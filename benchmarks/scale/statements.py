@@ -98,7 +98,7 @@ def count_by_part(workshop: Workshop, history: int) -> dict[str, Counts]:
         )
         heartbeat = Heartbeat(workshop.database, _Tracker(), workshop.name)  # type: ignore[arg-type]
         heartbeat.report_once()
-        heartbeat.report_task("a round")
+        heartbeat.begin_task("a round")
         counts["heartbeat"] = _counted(workshop, messages, heartbeat.report_worker)
         counts["devices"] = _counted(workshop, messages, heartbeat.report_devices)
     return counts

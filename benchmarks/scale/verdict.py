@@ -17,7 +17,7 @@ class Load:
 
     devices: float  # their time that candidates took; 0 if candidates take no time
     processors: float
-    workers: float  # their time within tasks
+    workers: float  # time within tasks, of all their places
     control: float
     lock_waits: float  # seconds of waiting for row locks, a second and worker
     open_rounds: float  # open rounds for each device
@@ -44,6 +44,7 @@ COLUMNS: Final = (
     ("devices", "devices", "d"),
     ("sec", "candidate_sec", "g"),
     ("workers", "workers", "d"),
+    ("places", "places", "d"),  # rounds that all workers do at a time
     ("cand/s", "candidates_per_sec", ".1f"),
     ("share", "share_of_ideal", ".2f"),
     ("stmts", "statements_per_candidate", ".2f"),

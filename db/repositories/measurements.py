@@ -107,9 +107,9 @@ class Measurements(Repository):
         if not rows:
             return []
         values = [{**common, **_columns(row)} for row in sorted(rows, key=lambda row: row.slot)]
-        insert = self.insert(Measurement).values(values)
-        insert = insert.on_conflict_do_nothing(index_elements=["round_id", "slot", "kind"])
-        return sorted(self.session.scalars(insert.returning(Measurement.id)))
+        insert = self.insert(Measurement).on_conflict_do_nothing(index_elements=["round_id", "slot", "kind"])
+        insert = insert.returning(Measurement.id).execution_options(render_nulls=True)  # one for all rows
+        return sorted(self.session.scalars(insert, values))
 
 
 def _columns(row: NewMeasurement) -> dict[str, object]:

@@ -92,7 +92,9 @@ def celery_settings(redis_url: str) -> dict[str, object]:
         "worker_prefetch_multiplier": 1,
         "worker_enable_remote_control": False,
         "worker_hijack_root_logger": False,
-        "worker_cancel_long_running_tasks_on_connection_loss": True,
+        # A worker's own prefetch count changes with its places (mallorn.workers.app).
+        "worker_enable_prefetch_count_reduction": False,
+        "worker_cancel_long_running_tasks_on_connection_loss": False,  # threads cannot be cancelled
     }
 
 

@@ -44,6 +44,22 @@ class Event:
         return self._set
 
 
+class Lock:
+    """threading.Lock over the loom."""
+
+    def __init__(self, loom: Loom) -> None:
+        self._free = Event(loom)
+        self._free.set()
+
+    def __enter__(self) -> None:
+        while not self._free.is_set():
+            self._free.wait()
+        self._free.clear()
+
+    def __exit__(self, *_: object) -> None:
+        self._free.set()
+
+
 class Thread:
     """threading.Thread as a fiber of the process that starts it."""
 
@@ -87,6 +103,9 @@ class Threading:
 
     def Event(self) -> Event:
         return Event(self._loom)
+
+    def Lock(self) -> Lock:
+        return Lock(self._loom)
 
     def Thread(
         self,

@@ -38,6 +38,9 @@ class Tracker:
 class QuietRollCall(Heartbeat):
     """Reports every few seconds, and not whenever the work changes: a run has enough statements."""
 
-    def report_task(self, what: str) -> None:
+    def begin_task(self, task: str) -> None:
         """It shows with the next."""
-        self._busy_with = what
+        self._tasks.append(task)
+
+    def end_task(self, task: str) -> None:
+        self._tasks.remove(task)

@@ -47,8 +47,10 @@ class Parts:
     """Starts processes, and starts them again."""
 
     def __init__(
-        self, storage: Storage, loom: Loom, broker: Broker, benches: Benches, history: History
+        self, storage: Storage, loom: Loom, broker: Broker, benches: Benches, history: History, width: int
     ) -> None:
+        """Each worker does `width` rounds and stages at a time."""
+        self.width = width
         self.loom = loom
         self.broker = broker
         self.benches = benches
@@ -92,16 +94,19 @@ class Parts:
         process.runtime = Hand(self.database, process.name, self.benches)
         process.runtime.roll_call.start("")
         Lookout(process.runtime, self.broker.send).start()
-        self._serve(control=False, between=process.runtime.health.pause_until_healthy)
+        process.runtime.places.width = self.width
+        process.runtime.roll_call.report_width(self.width)
+        for _ in range(self.width - 1):
+            self.loom.spawn(process, lambda: self._serve(control=False), "place")
+        self._serve(control=False)
 
-    def _serve(self, control: bool, between: Callable[[], object] = lambda: None) -> None:
+    def _serve(self, control: bool) -> None:
         while True:
             message = self.broker.take(control)
             if message.expires is not None and wall(self.loom) > message.expires:  # as Celery has it
                 self.history.note("expired", message.name)
             elif message.name in DOORS:
                 self._do(message)
-                between()
                 self.loom.step()
 
     def _do(self, message: Message) -> None:

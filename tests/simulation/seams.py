@@ -27,6 +27,7 @@ from mallorn.workers.interfaces.tensor_arguments import Arguments
 from mallorn.workers.measure.tracked_devices import Fleet
 from mallorn.workers.process.leased_work import StageFolder
 from mallorn.workers.process.places import Places
+from mallorn.workers.process.worker_health import Health
 from mallorn.workers.process.worker_runtime import Runtime
 from tests.fixtures.workshop import MadeUpCompiler, MadeUpGraphs
 from tests.simulation.benches import NAME, Bench, Benches, verifier_of
@@ -73,10 +74,14 @@ class Hand(Runtime):
         self.database = database
         self.name = name
         self.tunes = True
-        self.places = Places()
+        self.places = Places(lambda: self)
         self.benches = benches
         self.fleet = Fleet(SETTINGS)
         self.roll_call = QuietRollCall(database, self.fleet, name)
+        self.health = Health(self.roll_call.report_pause, lambda: self.tunes)
+
+    def adapt_width(self, meter: Any, size: int) -> None:
+        """Its width is that of the run."""
 
     @property
     def compiler(self) -> Any:
@@ -114,6 +119,7 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History, shel
     changes: dict[str, Any] = {
         **dict.fromkeys(WAITING, threads),
         **dict.fromkeys(TIMED, time),
+        "mallorn.workers.process.worker_health.Lock": threads.Lock,
         "mallorn.workers.celery_tasks.runtime": lambda: loom.process.runtime,
         "mallorn.workers.celery_tasks.send_task": broker.send,
         "mallorn.services.control.celery_tasks.plan_target": lambda database, job_id, _holder, patience: (

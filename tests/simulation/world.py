@@ -20,6 +20,7 @@ from tests.simulation.store import Shelf
 from tests.simulation.weather import Fault, draw
 
 LONGEST_SEC: Final = 1200.0
+WIDTHS: Final = (1, 1, 2, 3)  # rounds and stages that a worker does at a time
 OWNERS: Final = ("ada", "bob")
 
 
@@ -74,7 +75,7 @@ def simulate(storage: Storage, scenario: Scenario) -> Outcome:
     storage.renew(lambda: loom.now + troubles.ahead_sec)
     storage.troubles = troubles
     with made_up(loom, broker, benches, history, shelf):
-        parts = Parts(storage, loom, broker, benches, history)
+        parts = Parts(storage, loom, broker, benches, history, width=random.choice(WIDTHS))
         owners = _people(parts, random)
         sky = Sky(parts, owners, storage, troubles, shelf)
         for fault in scenario.faults:

@@ -33,7 +33,7 @@ def choose_builder(decisions: Sequence[int], builders: int) -> int:
 def validate_in_builders(
     builders: ChildPool[list[bool]], tir: str, target: str, candidates: Candidates
 ) -> list[bool]:
-    """Return for each candidate whether it can be rebuilt. The builders must have no other
+    """Return for each candidate whether it can be rebuilt. The pool must have no other
     tasks. Raises the errors of `CandidateCompiler.validate`."""
     call = partial(CandidateCompiler.validate.make_call, tir, target)
     return _ask_builders(builders, candidates, call)
@@ -43,7 +43,7 @@ def lower_in_builders(
     builders: ChildPool[list[bytes | None]], view: str, tir: str, target: str, candidates: Candidates
 ) -> list[bytes | None]:
     """Return each candidate's features as `CandidateCompiler.compute_lowered_features`
-    does, each from the builder that validated it. The builders must have no other tasks."""
+    does, each from the builder that validated it. The pool must have no other tasks."""
     call = partial(CandidateCompiler.compute_lowered_features.make_call, view, tir, target)
     return _ask_builders(builders, candidates, call)
 
@@ -55,10 +55,16 @@ def _ask_builders(
     shares: dict[int, list[int]] = defaultdict(list)
     for index, (_, decisions) in enumerate(candidates):
         shares[choose_builder(decisions, builders.size)].append(index)
-    for place, share in shares.items():
-        builders.submit(call([candidates[index] for index in share]), place, place)
+    waiting = {place: call([candidates[index] for index in share]) for place, share in shares.items()}
     ends: dict[Hashable, list[A] | MallornError] = {}
-    while builders.tags:  # wait for all tasks, so that a failure leaves none behind
+    while waiting or builders.tags:  # wait for all tasks, so that a failure leaves none behind
+        for place in [place for place, task in waiting.items() if builders.submit(task, place, place)]:
+            del waiting[place]
+        if not builders.tags:  # other rounds use these builders: any other one will do
+            builders.wait_for_idle(POLL_SEC)
+            place, task = next(iter(waiting.items()))
+            if builders.submit(task, place):
+                del waiting[place]
         ends |= {task.tag: task.end for task in builders.poll(POLL_SEC)}
     answers: dict[int, A] = {}
     for place, share in shares.items():
@@ -115,18 +121,20 @@ class Builds:
     def assign_candidates(self) -> None:
         """Give each idle builder a candidate, preferably one that it validated before.
         Candidates whose builder the host killed are built again at the end, one by one."""
+        size = self.builders.size
         for place in self.builders.idle[: len(self._waiting)]:
-            size = self.builders.size
             preferred = (s for s in self._waiting if choose_builder(s.candidate.decisions, size) == place)
             entry = next(preferred, self._waiting[0])
-            self._waiting.remove(entry)
-            self._submit(entry, place)
-        if self._retries and not self.builders.tags:
-            self._submit(self._retries.popleft(), self.builders.idle[0])
+            if self._submit(entry, place):
+                self._waiting.remove(entry)
+        if self._retries and not self.builders.tags and self._submit(self._retries[0]):
+            self._retries.popleft()
 
     def poll(self, timeout_sec: float) -> list[BuiltCandidate | MeasureResult]:
         """Return finished builds and failures; wait up to `timeout_sec` for the first."""
         self.assign_candidates()
+        if self.has_unfinished and not self.builders.tags:  # other rounds use all builders
+            self.builders.wait_for_idle(timeout_sec)
         calls = self.builders.poll(timeout_sec)
         self.assign_candidates()
         return [end for call in calls if (end := self._convert_finished_build(call)) is not None]
@@ -145,7 +153,7 @@ class Builds:
         self.builders.cancel()
         self.builders.resume()
 
-    def _submit(self, entry: MeasureInput, place: int) -> None:
+    def _submit(self, entry: MeasureInput, place: int | None = None) -> bool:
         call = CandidateCompiler.build.make_call(
             self.program.tir,
             self.target.text,
@@ -154,7 +162,7 @@ class Builds:
             str(self._artifact(entry)),
             self.any_size,
         )
-        self.builders.submit(call.with_limit(self.timeout_sec), entry.slot, place)
+        return self.builders.submit(call.with_limit(self.timeout_sec), entry.slot, place)
 
     def _artifact(self, entry: MeasureInput) -> Path:
         return self.folder / f"{entry.slot}.so"

@@ -52,8 +52,9 @@ class Heartbeat:
         self._database = database
         self._fleet = fleet
         self._name = name
-        self._busy_with = ""
+        self._tasks: list[str] = []
         self._info = WorkerInfo(pid=os.getpid())
+        self._lock = threading.Lock()
         self._wake = threading.Event()
         self.on_unmeasured: Callable[[str], object] = lambda _: None
         self._request_plan: Callable[[str], object] = lambda _: None
@@ -106,13 +107,23 @@ class Heartbeat:
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
-            self._info, self._busy_with = self._info.model_copy(update={"stopped": True}), ""
+            self._tasks.clear()
+            self._update_info(stopped=True)
             self._attempt(self.report_worker)
 
-    def report_task(self, task: str) -> None:
-        """Report the worker's current task; empty text if it has none."""
-        self._busy_with = task
+    def begin_task(self, task: str) -> None:
+        """Report one more current task of the worker."""
+        self._tasks.append(task)
         self._wake.set()
+
+    def end_task(self, task: str) -> None:
+        self._tasks.remove(task)
+        self._wake.set()
+
+    def report_width(self, width: int) -> None:
+        """Report at once how many rounds and stages the worker does at a time."""
+        self._update_info(width=width)
+        self._attempt(self.report_worker)
 
     def look_for_devices(self) -> None:
         """List the tracker's devices soon: one may have come for which work waits."""
@@ -123,7 +134,7 @@ class Heartbeat:
     def report_pause(self, reason: str) -> None:
         """Report why the worker pauses (a fault of its host); empty if it works again."""
         self._update_info(missing_resource=reason)
-        self.report_task(f"resting: {reason}" if reason else "")
+        self._wake.set()
 
     def _report_repeatedly(self) -> None:
         while not self._stopped.is_set():
@@ -143,8 +154,16 @@ class Heartbeat:
             self._next_tidy_sec = time.monotonic() + TIDY_SEC
             self._attempt(self._tidy)
 
-    def _update_info(self, **fields: str) -> None:
-        self._info = self._info.model_copy(update=fields)
+    def _update_info(self, **fields: object) -> None:
+        with self._lock:
+            self._info = self._info.model_copy(update=fields)
+
+    @property
+    def _busy_with(self) -> str:
+        if self._info.missing_resource:
+            return f"resting: {self._info.missing_resource}"
+        first, *others = [*self._tasks] or [""]
+        return f"{first}, and {len(others)} more" if others else first
 
     @staticmethod
     def _attempt(report: Callable[[], None]) -> str:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 from typing import Final
 
 from mallorn.core.errors import MallornError
@@ -29,6 +30,7 @@ class Health:
         self._fault: MallornError | None = None
         self._rest_sec = FIRST_REST_SEC
         self._recovered_sec = -SOON_SEC
+        self._lock = Lock()
 
     @property
     def is_resting(self) -> bool:
@@ -41,8 +43,11 @@ class Health:
 
     def pause_until_healthy(self) -> None:
         """Pause until the host passes its check or the worker is asked to stop."""
-        if self._fault is None:
-            return
+        with self._lock:  # one thread checks; the others wait for it
+            if self._fault is not None:
+                self._pause()
+
+    def _pause(self) -> None:
         if time.monotonic() > self._recovered_sec + SOON_SEC:
             self._rest_sec = FIRST_REST_SEC
         while self._fault is not None and not STOP.requested.is_set():

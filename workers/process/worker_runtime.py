@@ -6,6 +6,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import copy
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from tempfile import mkdtemp
@@ -32,7 +33,7 @@ from mallorn.workers.measure.build_candidates import lower_in_builders, validate
 from mallorn.workers.measure.measurer_interface import Measurer, Tools
 from mallorn.workers.measure.tracked_devices import Fleet
 from mallorn.workers.process.heartbeat import Heartbeat
-from mallorn.workers.process.places import Places
+from mallorn.workers.process.places import CostMeter, Places
 from mallorn.workers.process.worker_health import Health
 from mallorn.workers.sandbox.landlock import READ
 from mallorn.workers.subprocesses.process_pool import ChildPool
@@ -42,6 +43,7 @@ MAX_CALLS = 500  # then a child process is replaced, because TVM's arenas never 
 # Memory limit for compiling a model, in multiples of its size: mapped files and buffers count.
 COPIES = 8
 BUILDER_BYTES = 1 << 30  # memory for compiling a large candidate
+RUNNER_BYTES = 1 << 27  # memory of a runner: runners may use half of the host's
 
 
 def choose_builder_count() -> int:
@@ -49,27 +51,11 @@ def choose_builder_count() -> int:
     return max(1, min(available_cores(), total_bytes() // BUILDER_BYTES, LARGEST_ROUND))
 
 
-class Runtime:
-    """Resources of a worker process, each opened on first use. It never imports TVM."""
+class SharedChildren:
+    """The child processes that all places of a worker use, and the folder they write to."""
 
     def __init__(self, config: Settings) -> None:
-        self.settings = config
-        self.database = Database(config.database_url)
-        self.fleet = Fleet(config)
-        self.name = f"{socket.gethostname()}-{os.getpid()}-{int(time.time())}"
-        self.tunes = True  # True if this worker runs rounds; False if it only imports models
-        self.places = Places()
-        self.roll_call = Heartbeat(self.database, self.fleet, self.name)
-
-    @cached_property
-    def health(self) -> Health:
-        """Tracks whether this worker's host is able to work."""
-        return Health(lambda reason: self.roll_call.report_pause(reason), lambda: self.tunes)
-
-    @property
-    def is_free(self) -> bool:
-        """Whether this worker could begin more work now."""
-        return self.places.is_one_free and not self.health.is_resting
+        self._settings = config
 
     @cached_property
     def room(self) -> Path:
@@ -79,6 +65,66 @@ class Runtime:
         for place in (BUILDS, RUNS):
             (folder / place).mkdir()
         return folder
+
+    @cached_property
+    def builders(self) -> ChildPool[Any]:
+        size = self._settings.builders or choose_builder_count()
+        return ChildPool(partial(self._candidate_compiler, "builder"), size)
+
+    @cached_property
+    def compiler(self) -> CandidateCompiler:
+        return self._candidate_compiler("compiler")
+
+    def _candidate_compiler(self, name: str) -> CandidateCompiler:
+        memory, room = self._settings.child_memory_bytes, self.room / BUILDS
+        return CandidateCompiler(memory_bytes=memory, max_calls=MAX_CALLS, name=name, room=room)
+
+    def close(self) -> None:
+        """End every process and remove the folder."""
+        if "builders" in self.__dict__:
+            self.builders.close()
+        if "compiler" in self.__dict__:
+            self.compiler.kill()
+        if "room" in self.__dict__:
+            self._leave_room()
+
+
+class Runtime:
+    """Resources of a worker process, each opened on first use. It never imports TVM.
+
+    The places of the worker (`places`), one for each round or stage that it does at a time,
+    share all of them but the runner. Each begins tasks only on its part of the builders.
+    """
+
+    def __init__(self, config: Settings) -> None:
+        self.settings = config
+        self.database = Database(config.database_url)
+        self.fleet = Fleet(config)
+        self.name = f"{socket.gethostname()}-{os.getpid()}-{int(time.time())}"
+        self.tunes = True  # True if this worker runs rounds; False if it only imports models
+        self.children = SharedChildren(config)
+        self.places = Places(self._at_another_place, most=total_bytes() // (2 * RUNNER_BYTES))
+        self.roll_call = Heartbeat(self.database, self.fleet, self.name)
+        self.health = Health(lambda reason: self.roll_call.report_pause(reason), lambda: self.tunes)
+
+    def _at_another_place(self) -> "Runtime":
+        place = copy(self)
+        for own in ("builders", "runner"):
+            place.__dict__.pop(own, None)
+        return place
+
+    @property
+    def is_free(self) -> bool:
+        """Whether this worker could begin more work now."""
+        return self.places.is_one_free and not self.health.is_resting
+
+    def adapt_width(self, meter: CostMeter, size: int) -> None:
+        """Do as many rounds at a time as rounds like this one need; `size` is its own."""
+        self.places.adapt_width(meter, size, self.builders.size)
+
+    @property
+    def room(self) -> Path:
+        return self.children.room
 
     @property
     def _readable(self) -> tuple[tuple[str, int], ...]:
@@ -96,17 +142,12 @@ class Runtime:
 
     @cached_property
     def builders(self) -> ChildPool[Any]:
-        size = self.settings.builders or choose_builder_count()
-        return ChildPool(partial(self._candidate_compiler, "builder"), size)
+        return self.children.builders.share()
 
-    @cached_property
+    @property
     def compiler(self) -> CandidateCompiler:
         """Process that derives design spaces: sketches, valid candidates, full traces."""
-        return self._candidate_compiler("compiler")
-
-    def _candidate_compiler(self, name: str) -> CandidateCompiler:
-        memory, room = self.settings.child_memory_bytes, self.builder_folder
-        return CandidateCompiler(memory_bytes=memory, max_calls=MAX_CALLS, name=name, room=room)
+        return self.children.compiler
 
     @cached_property
     def runner(self) -> Runner:
@@ -165,12 +206,12 @@ class Runtime:
 
     @contextmanager
     def working_on(self, task: str) -> Iterator[None]:
-        """Report `task` as this worker's current task while the block runs."""
-        self.roll_call.report_task(task)
+        """Report `task` as a current task of this worker while the block runs."""
+        self.roll_call.begin_task(task)
         try:
             yield
         finally:
-            self.roll_call.report_task("")
+            self.roll_call.end_task(task)
 
     @contextmanager
     def stage_run(self, kind: StageKind, job_id: str, task: str) -> Iterator[None]:
@@ -195,13 +236,10 @@ class Runtime:
     def close(self) -> None:
         """Stop the heartbeat, end every child process and close the database."""
         self.roll_call.stop()
-        if "builders" in self.__dict__:
-            self.builders.close()
-        for name in ("compiler", "runner"):
-            if name in self.__dict__:
-                getattr(self, name).kill()
-        if "room" in self.__dict__:
-            self._leave_room()
+        for place in (self, *self.places.all):
+            if "runner" in place.__dict__:
+                place.runner.kill()
+        self.children.close()
         self.database.dispose()
 
 

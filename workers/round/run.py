@@ -14,8 +14,10 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from mallorn.core.errors import LeaseLost, Unavailable
+from mallorn.core.host_id import host_id
 from mallorn.core.job_options import KeptOptions
 from mallorn.core.states import RoundState, WorkKind
+from mallorn.core.targets import Target
 from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.event import MeasuredEvent, RoundClosedEvent
@@ -38,6 +40,7 @@ from mallorn.workers.measure.roofline_check import reject_implausible, shortest_
 from mallorn.workers.model_import.run import check_import
 from mallorn.workers.process.leased_work import LeasedWork
 from mallorn.workers.process.match_devices_and_builder import ensure_builder, limits_of
+from mallorn.workers.process.places import CostMeter
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.round.loaded_round import LoadedRound
 from mallorn.workers.round.propose import prepare_round
@@ -177,7 +180,7 @@ class CompletedRound:
 
 def run_round(work: LeasedWork) -> CompletedRound:
     """Run a leased round to its end."""
-    start_sec, runtime = time.monotonic(), work.runtime
+    start_sec, runtime, cost = time.monotonic(), work.runtime, CostMeter()
     ensure_builder(runtime, work.job_id)
     check_import(runtime, work.job_id)
     ensure_machine(runtime, work.job_id)
@@ -186,7 +189,6 @@ def run_round(work: LeasedWork) -> CompletedRound:
             round_, (inputs, proposals) = prepare_round(runtime, work.hold)
         proposed_sec = time.monotonic()
         inputs_left = [each for each in inputs if each.slot not in round_.done_slots]
-        build_ms = 0.0
         commits = Commits(runtime.database, round_, work.hold, inputs, proposals)
         measurer = runtime.measurer(round_.options, round_.like)
         results = measurer.measure(round_.program, round_.target, inputs_left, round_.options, round_.best_us)
@@ -194,7 +196,9 @@ def run_round(work: LeasedWork) -> CompletedRound:
         with closing(results):
             try:
                 for result in results:
-                    build_ms += result.trial.build_ms or 0.0
+                    cost.add(result.trial)
+                    if not _takes_turns_with_builds(result, round_.target):
+                        runtime.adapt_width(cost, len(inputs_left))
                     work.lease.raise_if_lost()
                     commits.add(reject_implausible(result, least_us))
             finally:  # after an error, commit the results measured under the lease
@@ -202,7 +206,7 @@ def run_round(work: LeasedWork) -> CompletedRound:
     stats = {
         "propose_sec": round(proposed_sec - start_sec, 3),
         "measure_sec": round(time.monotonic() - proposed_sec, 3),
-        "build_sec": round(build_ms / 1e3, 3),
+        "build_sec": round(cost.build_ms / 1e3, 3),
         **asdict(measurer.device_seconds),
         "candidates": len(inputs_left),
         "cost_model": round_.model_name,
@@ -210,6 +214,12 @@ def run_round(work: LeasedWork) -> CompletedRound:
     }
     close_round(runtime, round_, work.hold, RoundStats.model_validate(stats))
     return CompletedRound(round_.row.job_id, round_.row.task_id)
+
+
+def _takes_turns_with_builds(result: MeasureResult, target: Target) -> bool:
+    """Return whether this host's processors timed a candidate, so that nothing was built."""
+    endpoint = result.endpoint
+    return target.is_cpu and endpoint is not None and endpoint.host_id == host_id()
 
 
 def fix_round_inputs(session: Session, hold: LeaseToken) -> None:

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -117,9 +118,9 @@ class Child:
     SPAWNS if the child runs a linker, TAKES_SOCKETS if its parent sends connected sockets.
 
     The process starts with the first call, restarts after a crash, and is replaced after
-    `max_calls` calls. It runs one call at a time and is not thread-safe. A call's time
-    limit starts when the process is ready. Methods that start it or wait raise
-    ShutdownRequested once this worker was asked to stop.
+    `max_calls` calls. It runs one call at a time; several threads may call `ask` and `start`
+    only. A call's time limit starts when the process is ready. Methods that start it or wait
+    raise ShutdownRequested once this worker was asked to stop.
     """
 
     MODULE: ClassVar[str]
@@ -149,13 +150,15 @@ class Child:
         self._killed_before = 0  # processes killed for lack of memory before the last call
         self._share_before = ProcessorShare()
         self._busy = False
+        self._lock = threading.RLock()
         self.ready = False
         self.sandbox = ""  # the sandbox level, known once the process is ready
 
     def ask(self, call: Call[R]) -> R:
         """Call a method and return its result. Raises ChildTimeout, ChildCrashed,
         ChildFailed, or the MallornError that the method raised."""
-        return self.begin(call).wait()
+        with self._lock:
+            return self.begin(call).wait()
 
     def begin(self, call: Call[R]) -> PendingCall[R]:
         """Send a call without waiting. An earlier call that is still unanswered is abandoned."""
@@ -253,9 +256,12 @@ class Child:
 
     def start(self) -> None:
         """Start the process if it is not running; return before it is ready."""
-        STOP.raise_if_requested()
-        if self.alive:
-            return
+        with self._lock:
+            STOP.raise_if_requested()
+            if not self.alive:
+                self._start()
+
+    def _start(self) -> None:
         self.kill()
         own_end, child_end = socket.socketpair()
         self.child_log = ChildLog()

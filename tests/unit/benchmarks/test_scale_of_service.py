@@ -1,9 +1,7 @@
 """What the measurement of the whole service says of a cell from its figures."""
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from threading import Barrier
 from typing import Any
 
 import pytest
@@ -12,10 +10,9 @@ from benchmarks.scale.__main__ import cells_of, parse_arguments
 from benchmarks.scale.cell import Cell, idle_seconds, merge_statements
 from benchmarks.scale.launch import shorten
 from benchmarks.scale.verdict import Load, table, verdict
-from benchmarks.scale.worker_threads import SharedCompiler
 
 HALF = Load(devices=0.5, processors=0.5, workers=0.5, control=0.5, lock_waits=0.0, open_rounds=1.5)
-CELL = Cell(64, 0.5, 1, 50, 4, 16, 1, 20.0, 40.0, is_filled=False)
+CELL = Cell(64, 0.5, 1, 50, 4, 1, 20.0, 40.0, is_filled=False)
 
 
 @pytest.mark.parametrize(
@@ -89,14 +86,14 @@ def test_jobs_have_more_tasks_than_there_are_devices() -> None:
     assert replace(CELL, devices=256, targets=8).jobs_per_target == 1
 
 
-def test_many_workers_are_threads_of_a_few_processes_and_few_are_processes() -> None:
-    cells = [*cells_of(parse_arguments(["--devices", "4,64", "--candidate-sec", "0,4"]))]
-    assert [(c.devices, c.candidate_sec, c.processes, c.threads, c.workers) for c in cells] == [
-        (4, 0.0, 4, 0, 4),
-        (64, 0.0, 4, 16, 64),
-        (4, 4.0, 4, 0, 4),
-        (64, 4.0, 4, 16, 64),
-    ]
+def test_a_worker_has_sixteen_devices_or_more_if_there_are_no_further_processors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    words = ["--devices", "4,64,256", "--candidate-sec", "0,4"]
+    found = [(cell.devices, cell.candidate_sec, cell.workers) for cell in cells_of(parse_arguments(words))]
+    assert found == [(4, 0.0, 1), (64, 0.0, 2), (256, 0.0, 4), (4, 4.0, 1), (64, 4.0, 2), (256, 4.0, 4)]
+    assert [cell.workers for cell in cells_of(parse_arguments([*words, "--workers", "3"]))] == [3] * 6
 
 
 def test_the_table_has_a_row_a_cell_and_a_dash_for_what_a_cell_does_not_have() -> None:
@@ -115,7 +112,14 @@ def test_the_table_has_a_row_a_cell_and_a_dash_for_what_a_cell_does_not_have() -
         ),
         1.0,
     )
-    row = {"devices": 4, "candidate_sec": 0.0, "workers": 4, "connections": 9, "share_of_ideal": None}
+    row = {
+        "devices": 4,
+        "candidate_sec": 0.0,
+        "workers": 4,
+        "places": 4,
+        "connections": 9,
+        "share_of_ideal": None,
+    }
     lines = table(
         [figures | row | {"processor_ms_per_candidate": {"worker": 15.0}, "verdict": "control busy"}]
     )
@@ -128,30 +132,3 @@ def test_the_table_has_a_row_a_cell_and_a_dash_for_what_a_cell_does_not_have() -
         "-",
     )
     assert named["limit"] == "control busy"
-
-
-class Child:
-    """A compiler that notes which threads are in a call at once."""
-
-    def __init__(self, met: Barrier) -> None:
-        self.met = met
-        self.in_call = 0
-        self.most_in_call = 0
-
-    def validate(self, number: int) -> tuple["Child", int]:
-        self.in_call += 1
-        self.most_in_call = max(self.most_in_call, self.in_call)
-        self.met.wait(30)  # until both children have a call
-        self.in_call -= 1
-        return self, number
-
-
-def test_a_shared_compiler_gives_each_call_a_child_that_has_no_other_call() -> None:
-    met = Barrier(2)
-    children = [Child(met), Child(met)]
-    compiler = SharedCompiler(children)  # type: ignore[arg-type]
-    with ThreadPoolExecutor(4) as pool:
-        answers = [*pool.map(compiler.validate, range(8))]
-    assert [number for _, number in answers] == [*range(8)]
-    assert {child for child, _ in answers} == {*children}
-    assert [child.most_in_call for child in children] == [1, 1]

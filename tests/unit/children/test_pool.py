@@ -3,6 +3,7 @@
 import time
 from collections.abc import Hashable, Iterator
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -115,3 +116,53 @@ def test_suspended_children_resume_where_they_were(pool: ChildPool[Any]) -> None
     pool.resume()
     pool.submit(Misbehaving.process.make_call(), "again")
     assert collect(pool, 1)["again"].end == pid
+
+
+def test_pools_that_share_children_use_each_for_one_task_at_a_time(pool: ChildPool[Any]) -> None:
+    other = pool.share()
+    assert pool.submit(Misbehaving.process.make_call(), "a")
+    assert other.idle == [1]
+    assert not other.submit(Misbehaving.process.make_call(), "b", 0), "another pool's task runs there"
+    assert other.submit(Misbehaving.process.make_call(), "b")
+    assert (pool.tags, other.tags) == (["a"], ["b"])
+    assert collect(pool, 1)["a"].end != collect(other, 1)["b"].end
+
+
+def test_a_pool_that_waits_gets_the_next_child_of_one_that_has_more_than_its_part(
+    pool: ChildPool[Any], tmp_path: Path
+) -> None:
+    other = pool.share()
+    for tag in range(2):
+        pool.submit(Misbehaving.wait_for_file.make_call(str(tmp_path / str(tag))), tag)
+    waits = Thread(target=lambda: other.wait_for_idle(30))
+    waits.start()
+    wait_for(lambda: bool(pool._children.waiting), "the other pool to wait")
+    (tmp_path / "0").touch()
+    collect(pool, 1)
+    assert pool.idle == [], "it is the other pool's turn"
+    waits.join(30)
+    assert other.submit(Misbehaving.process.make_call(), "other")
+    collect(other, 1)
+    assert pool.idle == [0]
+    pool.cancel()
+
+
+def test_children_resume_when_no_pool_suspends_them_any_more(pool: ChildPool[Any]) -> None:
+    other = pool.share()
+    pool.submit(Misbehaving.process.make_call(), "warm")
+    collect(pool, 1)
+    for each in (pool, other):
+        each.suspend()
+    pool.resume()
+    assert not pool.submit(Misbehaving.process.make_call(), "early"), "the other pool's program is timed"
+    other.resume()
+    assert pool.submit(Misbehaving.process.make_call(), "task")
+    collect(pool, 1)
+
+
+def test_a_pool_cancels_only_its_own_tasks(pool: ChildPool[Any]) -> None:
+    other = pool.share()
+    pool.submit(Misbehaving.loop.make_call(), "endless")
+    other.submit(Misbehaving.process.make_call(), "task")
+    assert pool.cancel() == ["endless"]
+    assert isinstance(collect(other, 1)["task"].end, int)

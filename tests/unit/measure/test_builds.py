@@ -52,10 +52,11 @@ class Pool:
     def idle(self) -> list[int]:
         return [place for place in range(2) if place not in self.places.values()]
 
-    def submit(self, call: Call[Library], tag: Hashable, place: int) -> None:
+    def submit(self, call: Call[Library], tag: Hashable, place: int | None = None) -> bool:
         assert (call.method, call.limit_sec) == ("build", 5.0)
         self.tasks[tag] = json.loads(call.params)
-        self.places[tag] = place
+        self.places[tag] = self.idle[0] if place is None else place
+        return True
 
     def end(self, tag: Hashable, error: MallornError | None = None) -> None:
         del self.tasks[tag], self.places[tag]

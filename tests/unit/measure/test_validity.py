@@ -28,9 +28,10 @@ class Pool:
     def tags(self) -> list[Hashable]:
         return list(self.asked)
 
-    def submit(self, call: Call[Any], tag: Hashable, place: int) -> None:
+    def submit(self, call: Call[Any], tag: Hashable, place: int) -> bool:
         assert place not in self.asked
         self.asked[place] = [first for _, (first, _) in json.loads(call.params)["candidates"]]
+        return True
 
     def poll(self, timeout_sec: float) -> list[Finished[Any]]:
         place, numbers = self.asked.popitem()

@@ -1,15 +1,15 @@
 """A worker whose host fails it rests, says why, and tries itself again."""
 
 from collections.abc import Iterator
-from importlib import import_module
 from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
-from celery.signals import task_postrun
 
 from mallorn.core.errors import HostFault, MallornError, StorageFull
+from mallorn.workers import celery_tasks
 from mallorn.workers.process import worker_health
+from mallorn.workers.process.places import Places
 from mallorn.workers.process.worker_health import (
     FIRST_REST_SEC,
     LONGEST_REST_SEC,
@@ -92,10 +92,12 @@ def test_a_host_without_room_ails_everybody(monkeypatch: pytest.MonkeyPatch) -> 
     assert isinstance(find_host_fault(tunes=False), StorageFull)
 
 
-def test_it_rests_between_two_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    import_module("mallorn.workers.app")
-    rested: list[bool] = []
-    here = SimpleNamespace(health=SimpleNamespace(pause_until_healthy=lambda: rested.append(True)))
-    monkeypatch.setattr("mallorn.workers.process.worker_runtime.runtime", lambda: here)
-    task_postrun.send(sender=None)
-    assert rested == [True]
+def test_a_place_rests_before_it_begins_and_before_its_message_is_acknowledged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps: list[str] = []
+    here = SimpleNamespace(health=SimpleNamespace(pause_until_healthy=lambda: steps.append("rest")))
+    monkeypatch.setattr(celery_tasks, "runtime", lambda: SimpleNamespace(places=Places(lambda: here)))
+    monkeypatch.setattr(celery_tasks, "measure_device", lambda *_: steps.append("work"))
+    celery_tasks.measure_machine("bench-1")
+    assert steps == ["rest", "work", "rest"]

@@ -1,0 +1,80 @@
+"""A worker does several rounds at a time, which share its builders and not its runner."""
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from threading import Barrier, get_ident
+
+import pytest
+
+from mallorn.core import queues
+from mallorn.core.settings import Settings
+from mallorn.core.states import RoundState
+from mallorn.core.targets import NATIVE
+from mallorn.db.session import Database
+from mallorn.workers import celery_tasks
+from mallorn.workers.measure.measurer_interface import MeasureInput
+from mallorn.workers.process.worker_runtime import Runtime
+from tests.fixtures.workshop import Workshop
+
+
+@pytest.fixture
+def messages(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
+    sent: list[tuple[object, ...]] = []
+    monkeypatch.setattr(celery_tasks, "runtime", lambda: workshop)
+    monkeypatch.setattr(celery_tasks, "send_task", lambda *message: sent.append(message))
+    workshop.roll_call.ability = workshop.ability()
+    return sent
+
+
+def test_two_rounds_of_one_worker_run_at_the_same_time(
+    workshop: Workshop, messages: list[tuple[object, ...]]
+) -> None:
+    workshop.places.width = 2
+    rounds = workshop.plan_rounds(workshop.job())
+    assert len(rounds) == 2
+    met, seen = Barrier(2), set[int]()
+
+    def meet(slot: MeasureInput) -> None:
+        if get_ident() not in seen:
+            seen.add(get_ident())
+            met.wait(60)  # each round measures while the other one does
+
+    workshop.bench.before = meet
+    with ThreadPoolExecutor(2) as threads:
+        capability = queues.capability(NATIVE, workshop.ability().builder)
+        running = [threads.submit(celery_tasks.do_work.run, capability) for _ in rounds]
+        for done in as_completed(running, 60):
+            done.result()
+    assert [workshop.round(round_id).state for round_id in rounds] == [RoundState.DONE] * 2
+    assert Counter(message[0] for message in messages)[queues.TRAIN_COST_MODEL] == 2
+    assert workshop.places.is_one_free
+
+
+def test_a_full_worker_leaves_work_to_others_until_a_place_is_free(
+    workshop: Workshop, messages: list[tuple[object, ...]]
+) -> None:
+    rounds = workshop.plan_rounds(workshop.job())
+    capability = queues.capability(NATIVE, workshop.ability().builder)
+    with ThreadPoolExecutor(1) as threads:
+        with workshop.places.take():
+            waiting = threads.submit(celery_tasks.do_work.run, capability)
+            assert workshop.claim(name="another") is not None
+        waiting.result(60)
+    assert RoundState.DONE in {workshop.round(round_id).state for round_id in rounds}
+
+
+def test_places_have_runners_of_their_own_and_share_all_other_processes(
+    database: Database, tmp_path: Path
+) -> None:
+    worker = Runtime(Settings(database_url=database.url, data_dir=tmp_path, builders=3))
+    worker.places.width = 2
+    try:
+        with worker.places.take() as one, worker.places.take() as other:
+            assert one.runner is one.runner is not other.runner
+            assert one.compiler is other.compiler
+            assert one.builders is one.builders is not other.builders
+            assert one.builders.size == other.builders.size == 3
+            assert (one.room, one.name, one.health) == (other.room, other.name, other.health)
+    finally:
+        worker.close()
