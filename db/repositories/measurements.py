@@ -108,8 +108,8 @@ class Measurements(Repository):
             return []
         values = [{**common, **_columns(row)} for row in sorted(rows, key=lambda row: row.slot)]
         insert = self.insert(Measurement).on_conflict_do_nothing(index_elements=["round_id", "slot", "kind"])
-        insert = insert.returning(Measurement.id).execution_options(render_nulls=True)  # one for all rows
-        return sorted(self.session.scalars(insert, values))
+        one_for_all = insert.returning(Measurement.id).execution_options(render_nulls=True)
+        return sorted(self.session.scalars(one_for_all, values))
 
 
 def _columns(row: NewMeasurement) -> dict[str, object]:
