@@ -90,7 +90,8 @@ class CostModels(Repository):
         newest = self.session.execute(query.limit(1)).one_or_none()
         if newest is None:
             return None
-        active = self.session.execute(query.where(CostModelRow.active)).one_or_none()
+        is_active = CostModelRow.active
+        active = newest if newest.active else self.session.execute(query.where(is_active)).one_or_none()
         if active is None:  # no version was good enough so far
             return None
         base, view = active.metrics.get("base"), str(active.metrics.get("view", ""))

@@ -50,13 +50,12 @@ _SEEN: Final = tuple(column.name for column in fields(SeenDevice))
 class Devices(Repository):
     def record_seen(self, device: SeenDevice) -> int:
         """Record that a device answers now: insert or update its row; return its id."""
-        self.record_all_seen([device])
-        return self.session.scalars(select(Device.id).where(Device.name == device.name)).one()
+        return self.record_all_seen([device])[device.name]
 
     def record_all_seen(
         self, devices: Iterable[SeenDevice], within_sec: float = 0.0, busy_within_sec: float = 0.0
-    ) -> None:
-        """Record that devices answer now, with one query and at most one write.
+    ) -> dict[str, int]:
+        """Record that devices answer now, with one query and at most one write; return their ids by name.
 
         Skip unchanged rows newer than `within_sec`, and rows newer than `busy_within_sec`
         of which only `busy` has changed: each round of a device changes it twice.
@@ -64,8 +63,9 @@ class Devices(Repository):
         # One row per name, in one order for all writers, to prevent deadlocks.
         by_name = {device.name: device for device in sorted(devices, key=lambda device: device.name)}
         columns = [getattr(Device, name) for name in _SEEN]
-        query = select(now() - Device.last_seen, *columns).where(self.is_among(Device.name, by_name))
-        stored = {row[0]: (age_sec, SeenDevice(*row)) for age_sec, *row in self.session.execute(query)}
+        query = select(Device.id, now() - Device.last_seen, *columns)
+        rows = self.session.execute(query.where(self.is_among(Device.name, by_name))).all()
+        stored = {row[0]: (age_sec, SeenDevice(*row)) for _, age_sec, *row in rows}
 
         def is_stale(device: SeenDevice) -> bool:
             if device.name not in stored:
@@ -80,8 +80,9 @@ class Devices(Repository):
         same_machine = {
             name for name, (_, row) in stored.items() if machine_key_of(row) == machine_key_of(by_name[name])
         }
+        ids = {name: device_id for device_id, _, name, *_ in rows}
         if not stale:
-            return
+            return ids
         new_keys = {machine_key_of(device) for device in stale if device.name not in same_machine}
         machines = {key: self.machine_of(key) for key in new_keys}
         values = [
@@ -96,7 +97,8 @@ class Devices(Repository):
         changed_at = case((and_(is_same, *was_live), Device.changed_at), else_=now())
         updates: dict[str, object] = {name: insert.excluded[name] for name in _SEEN}
         updates |= {"last_seen": now(), "machine": machine, "changed_at": changed_at}
-        self.session.execute(insert.on_conflict_do_update(index_elements=["name"], set_=updates))
+        upsert = insert.on_conflict_do_update(index_elements=["name"], set_=updates)
+        return ids | dict(self.session.execute(upsert.returning(Device.name, Device.id)).all())
 
     def find_unprobed(self, names: Collection[str]) -> set[str]:
         """Return which of these devices are on machines that no worker tried to measure."""

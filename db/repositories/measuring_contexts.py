@@ -34,9 +34,12 @@ class Contexts(Repository):
         if built_by not in (None, tvm_version):  # otherwise the key equals that of older versions
             fields["built_by"] = built_by
         key = _key(fields)
+        row = select(Context).where(Context.key == key)
+        if (existing := self.session.scalars(row).one_or_none()) is not None:
+            return existing
         insert = self.insert(Context).values(key=key, **fields)
         self.session.execute(insert.on_conflict_do_nothing(index_elements=["key"]))
-        return self.session.scalars(select(Context).where(Context.key == key)).one()
+        return self.session.scalars(row).one()
 
     def ensure_timed_as(self, context: Context, evaluator: Mapping[str, object]) -> Context:
         """Return the context with other timing settings (`evaluator`); insert it if new."""

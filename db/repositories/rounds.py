@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, exists, func, select, text, update
+from sqlalchemy import ColumnElement, Row, Select, exists, func, select, text, update
 
 from mallorn.core.job_options import DETACHED
 from mallorn.core.states import JobState, MeasurementKind, RoundState, WorkKind
@@ -12,7 +12,7 @@ from mallorn.core.values.decision_log import DeviceUse, PlannedRound, RoundStats
 from mallorn.db.database_clock import now
 from mallorn.db.repositories.base import Repository
 from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem, is_still_held
-from mallorn.db.tables import Job, Measurement, Round
+from mallorn.db.tables import Context, CostModelRow, Job, Measurement, Round, TargetRow, Task, Workload
 
 OPEN = (RoundState.QUEUED, RoundState.LEASED)
 IN_FLIGHT = text("state in ('queued', 'leased') and not detached")  # as in the unique index
@@ -47,6 +47,20 @@ class Rounds(Repository):
     def get(self, round_id: int) -> Round:
         """Return the round with this id. Raises ``sqlalchemy.exc.NoResultFound`` if none."""
         return self.session.get_one(Round, round_id)
+
+    def load(self, round_id: int) -> Row[*tuple[Any, ...]]:
+        """Return a round, its job, task, workload and target, and its job's measuring context
+        and its cost model, each None if it has none."""
+        query = (
+            select(Round, Job, Task, Workload, TargetRow, Context, CostModelRow)
+            .join(Job, Job.id == Round.job_id)
+            .join(Task, Task.id == Round.task_id)
+            .join(Workload, Workload.id == Round.workload_id)
+            .join(TargetRow, TargetRow.id == Round.target_id)
+            .join(Context, Context.id == Job.context_id, isouter=True)
+            .join(CostModelRow, CostModelRow.id == Round.cost_model_id, isouter=True)
+        )
+        return self.session.execute(query.where(Round.id == round_id)).one()
 
     def queued(self, job_id: str) -> Sequence[int]:
         """Return the ids of the job's queued rounds, oldest first."""

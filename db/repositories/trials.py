@@ -79,14 +79,16 @@ class Trials(Repository):
             sketches = {candidate.sketch for candidate in candidates}
             query = query.where(SketchRow.key.in_(sketches), Measurement.decisions.in_(packed))
             return [trial for trial in self._read(query) if trial.candidate in candidates]
+        newest_first = query.order_by(None).order_by(Measurement.id.desc())
+        newest = self._read(newest_first.limit(NEWEST))[::-1]
+        if len(newest) < NEWEST:
+            return newest
         ids = query.with_only_columns(Measurement.id).order_by(None)
         oldest_id = self.session.scalar(ids.order_by(Measurement.id.desc()).offset(NEWEST - 1).limit(1))
-        if oldest_id is None:
-            return self._read(query)
         is_earlier = Measurement.id < oldest_id, Measurement.latency_us.is_not(None)
         fastest = ids.where(*is_earlier).order_by(Measurement.latency_us, Measurement.id).limit(FASTEST)
         is_fastest = self.is_among(Measurement.id, self.session.scalars(fastest).all())
-        return [*self._read(query.where(is_fastest)), *self._read(query.where(Measurement.id >= oldest_id))]
+        return [*self._read(query.where(is_fastest)), *newest]
 
     def read_family_columns(self, family: str, target_id: int, most: int) -> Columns:
         """Return columns of the trials of a family's workloads on a target, oldest first: all
@@ -189,15 +191,12 @@ class Trials(Repository):
         is_usable = or_(is_imported(self._reader), and_(is_other_build, is_eligible(self._reader)))
         return self._fastest([*conditions, is_usable], count)
 
-    def of_round(self, round_id: int) -> Sequence[tuple[Trial, int]]:
-        """Return a round's valid candidates of all attempts, with context ids, by slot."""
-        is_valid = Measurement.kind == MeasurementKind.TRIAL, Measurement.latency_us.is_not(None)
+    def of_round(self, round_id: int) -> Sequence[tuple[Trial, int | None]]:
+        """Return a round's trials of all attempts, with context ids, by slot."""
+        is_trial = Measurement.round_id == round_id, Measurement.kind == MeasurementKind.TRIAL
         query = select_trials(Measurement.predicted, Measurement.context_id)
-        rows = self.session.execute(
-            query.where(Measurement.round_id == round_id, *is_valid).order_by(Measurement.slot)
-        )
-        # Every valid row has a context.
-        return [(trial_of(row), row.context_id) for row in rows if row.context_id is not None]
+        rows = self.session.execute(query.where(*is_trial).order_by(Measurement.slot))
+        return [(trial_of(row), row.context_id) for row in rows]
 
     def _of_task(self, workload_id: int, target_id: int) -> list[ColumnElement[bool]]:
         """Return the conditions for a workload's readable rows on a target."""

@@ -142,9 +142,10 @@ class Sketches(Repository):
         transaction ends, and other rounds have the same sketches.
         """
         keys = [new.sketch.key for new in sketches]
-        query = select(SketchRow.key, SketchRow.imported, *(getattr(SketchRow, name) for name in _PLACE))
-        rows = self.session.execute(query.where(self.is_among(SketchRow.key, keys)))
-        stored = {key: place for key, *place in rows}
+        columns = SketchRow.key, SketchRow.id, SketchRow.imported
+        query = select(*columns, *(getattr(SketchRow, name) for name in _PLACE))
+        rows = self.session.execute(query.where(self.is_among(SketchRow.key, keys))).all()
+        stored = {key: place for key, _, *place in rows}
         values = [
             {
                 "key": new.sketch.key,
@@ -159,14 +160,15 @@ class Sketches(Repository):
             if (place := stored.get(new.sketch.key)) is None
             or (not imported and place != [False, new.sketch.ordinal, new.space, new.tvm_version])
         ]
-        if values:
-            insert = self.insert(SketchRow)
-            columns = {name: insert.excluded[name] for name in REPLACED_OF_SKETCH}
-            keep_old = insert.on_conflict_do_nothing(index_elements=["key"])
-            changes = (getattr(SketchRow, name) != insert.excluded[name] for name in _PLACE)
-            is_older = or_(SketchRow.imported.is_(True), *changes)
-            replace_older = insert.on_conflict_do_update(index_elements=["key"], set_=columns, where=is_older)
-            self.execute_for_rows(keep_old if imported else replace_older, values)
+        if not values:
+            return {key: sketch_id for key, sketch_id, *_ in rows}
+        insert = self.insert(SketchRow)
+        new = {name: insert.excluded[name] for name in REPLACED_OF_SKETCH}
+        keep_old = insert.on_conflict_do_nothing(index_elements=["key"])
+        changes = (getattr(SketchRow, name) != insert.excluded[name] for name in _PLACE)
+        is_older = or_(SketchRow.imported.is_(True), *changes)
+        replace_older = insert.on_conflict_do_update(index_elements=["key"], set_=new, where=is_older)
+        self.execute_for_rows(keep_old if imported else replace_older, values)
         return self.ids(keys)
 
     def ids(self, keys: Collection[str]) -> dict[str, int]:

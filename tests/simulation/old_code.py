@@ -151,4 +151,4 @@ def host_faults_are_losses() -> Iterator[None]:
 
 def any_device_times() -> AbstractContextManager[object]:
     """Devices are asked for by their target alone, whatever class a job's times are of."""
-    return patch("mallorn.workers.round.loaded_round.class_of_job", lambda *_: None)
+    return patch("mallorn.workers.round.loaded_round.class_of", lambda *_: None)

@@ -190,13 +190,14 @@ def _finish_with_results(
     """Run the job's last stage with the batch's results, and return their number (0 if the
     job is done already). Raises Conflict if the batch lost its lease."""
     with runtime.database.session() as session:
-        if Jobs(session).get(batch.job_id, None).state == JobState.DONE:
+        job = Jobs(session).get(batch.job_id, None)
+        if job.state == JobState.DONE:
             return 0
         hold = _lease_of(Leases(session), WorkItem(WorkKind.FINISH, batch.job_id), batch)
     if hold is None:
         raise Conflict("the job's last stage is not in this batch any more", hint="mallorn show JOB")
     lease = LeaseKeeper(lambda: True, runtime.settings.lease_sec)
-    stage = stage_of(LeasedWork(runtime, hold, batch.job_id, lease))
+    stage = stage_of(LeasedWork(runtime, hold, job, lease))
     measurer = CarriedTimes(batch.passes, calls, endpoint)
     checker = CarriedChecks(runtime, stage.target, batch.checks, calls)
     while True:

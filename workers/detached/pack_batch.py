@@ -98,7 +98,7 @@ class Packing:
         self._passes: list[SentCall] = []
         self._checks: list[SentCall] = []
         with self._database.session() as session:
-            job = Jobs(session).get(job_id, None)
+            self._job = job = Jobs(session).get(job_id, None)
             self._options: JobOptions = KeptOptions.model_validate(job.options)
             self._target = Target(Targets(session).get(job.target_id).text)
         if not self._options.is_detached:
@@ -122,8 +122,7 @@ class Packing:
             raise
 
     def _fill_and_write(self, plan: Plan, file: Path) -> SentBatch:
-        ensure_builder(self._runtime, self._job_id)
-        check_import(self._runtime, self._job_id)
+        check_import(self._runtime, ensure_builder(self._runtime, self._job))
         ensure_machine(self._runtime, self._job_id, measuring=False)
         fits = True
         while fits:

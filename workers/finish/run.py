@@ -66,8 +66,7 @@ def finish_stage(stage: LeasedStage, answers: tuple[Measurer, Checker] | None = 
     with stage.runtime.stage_run(StageKind.FINISH, job_id, f"finishing job {job_id}"):
         step_log = StepLog(stage)
         with step_log.time_step("probe"):
-            ensure_builder(stage.runtime, job_id)
-            check_import(stage.runtime, job_id)
+            check_import(stage.runtime, ensure_builder(stage.runtime, stage.job))
             measuring = stage.options.mode != ZERO_SHOT and not stage.options.is_detached
             # A job without trials has no machine probe yet. Go on if the compiler fails at it.
             with suppress(ChildError, Unschedulable):

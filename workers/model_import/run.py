@@ -26,6 +26,7 @@ from mallorn.db.repositories.tasks import NewTask, Tasks
 from mallorn.db.repositories.trials import Trials
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.repositories.workloads import NewWorkload, Workloads, tir_of
+from mallorn.db.tables import Job
 from mallorn.workers.host.code_digest import code_digest
 from mallorn.workers.host.pause_while_timing import paused_while_timing
 from mallorn.workers.interfaces.model_compiler import REGION, Extraction, ModelCompiler, ModelTask, Shapes
@@ -214,9 +215,12 @@ def new_workload(task: ModelTask, tvm_version: str) -> NewWorkload:
     )
 
 
-def check_import(runtime: Runtime, job_id: str) -> None:
+def check_import(runtime: Runtime, job: Job) -> None:
     """Check that the job was imported by the code that this worker runs. Raises Unavailable
     if not: the job waits for a live worker with that code, or is imported again."""
+    if job.graph is not None and job.graph.code == code_digest():
+        return
+    job_id = job.id
     with runtime.database.transaction() as session:
         Jobs(session).lock_job(job_id)
         job = Jobs(session).get(job_id, None)

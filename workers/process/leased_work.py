@@ -57,15 +57,20 @@ class LeasedWork:
 
     runtime: Runtime
     hold: LeaseToken
-    job_id: str
+    job: Job  # as the claim read it
     lease: LeaseKeeper
+    description: str = ""  # what the fleet page shows, as `begin` returned it
+
+    @property
+    def job_id(self) -> str:
+        return self.job.id
 
     @property
     def work_name(self) -> str:
         return STATES.get(self.hold.item.kind, "the round")
 
 
-Begin = Callable[[Session, LeaseToken], None]
+Begin = Callable[[Session, LeaseToken], str]
 
 
 @contextmanager
@@ -75,7 +80,7 @@ def leased_work(
     """Hold a lease for the block, on an item or on the best work that this worker can do;
     yield None if nothing can be claimed or run.
 
-    `begin` runs in the transaction of the claim. If the block raises, `retry_rules`
+    `begin` runs in the transaction of the claim, and describes the work. If the block raises, `retry_rules`
     decides whether the work is retried, returned to the queue or given up.
     """
     if have_sources_changed():
@@ -110,18 +115,17 @@ def _claim(runtime: Runtime, wanted: WorkItem | WorkerAbility, begin: Begin | No
             hold = WorkItems(session).claim_best(wanted, runtime.name, lease_sec)
         if hold is None:
             return None
-        job_id = Leases(session).get(hold.item).job_id or ""
-        options = KeptOptions.model_validate(Jobs(session).get(job_id, None).options)
+        job = Jobs(session).of_work(hold.item)
+        options = KeptOptions.model_validate(job.options)
         round_fact = {"round": int(hold.item.subject)} if hold.item.kind is WorkKind.ROUND else {}
-        add_log_facts(job=job_id, attempt=hold.attempt, **round_fact)
-        if begin is not None:
-            begin(session, hold)
+        add_log_facts(job=job.id, attempt=hold.attempt, **round_fact)
+        description = "" if begin is None else begin(session, hold)
 
     def renew() -> bool:
         with runtime.database.transaction() as session:
             return Leases(session).renew(hold, lease_sec)
 
-    work = LeasedWork(runtime, hold, job_id, LeaseKeeper(renew, lease_sec))
+    work = LeasedWork(runtime, hold, job, LeaseKeeper(renew, lease_sec), description)
     try:
         options.check_all_readable()
         check_allowed_classes(options, runtime.settings.plugins)
@@ -239,7 +243,6 @@ def stage_of(work: LeasedWork) -> LeasedStage:
     state = STATES[work.hold.item.kind]
     log.info("%s begins", state)
     with work.runtime.database.session() as session:
-        job = Jobs(session).get(work.job_id, None)
-        target = Target(Targets(session).get(job.target_id).text)
-    options = KeptOptions.model_validate(job.options)
-    return LeasedStage(work.runtime, job, state, target, options, work.hold, work.lease)
+        target = Target(Targets(session).get(work.job.target_id).text)
+    options = KeptOptions.model_validate(work.job.options)
+    return LeasedStage(work.runtime, work.job, state, target, options, work.hold, work.lease)

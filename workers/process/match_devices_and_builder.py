@@ -61,18 +61,22 @@ def limits_of(options: JobOptions) -> TrialLimits:
     return TrialLimits(builder_name, options.build_timeout_sec, options.run_timeout_sec)
 
 
-def ensure_builder(runtime: Runtime, job_id: str) -> None:
+def ensure_builder(runtime: Runtime, job: Job) -> Job:
     """Ensure that a single builder (version of the compiling code) compiles all of a job's
-    candidates.
+    candidates; return the job.
 
     If no live worker has the builder of the job's context, move the job to a context with
     this worker's builder. Raises Unavailable if another live worker has it.
     """
+    own_builder = builder_of(KeptOptions.model_validate(job.options))
+    if own_builder is None or job.context_id is None:
+        return job
+    with runtime.database.session() as session:
+        if Contexts(session).get(job.context_id).builder == own_builder:
+            return job
     with runtime.database.transaction() as session:
-        Jobs(session).lock_job(job_id)
-        own_builder = builder_of(KeptOptions.model_validate(Jobs(session).get(job_id, None).options))
-        if own_builder is None:
-            return
-        context = context_without_builder(session, job_id, own_builder, runtime.name)
+        Jobs(session).lock_job(job.id)
+        context = context_without_builder(session, job.id, own_builder, runtime.name)
         if context is not None:
-            ReplacedCode(session).move_to_new_builder(job_id, context, own_builder)
+            ReplacedCode(session).move_to_new_builder(job.id, context, own_builder)
+        return Jobs(session).get(job.id, None)

@@ -11,13 +11,11 @@ from mallorn.core.job_options import JobOptions, KeptOptions
 from mallorn.core.targets import Target
 from mallorn.core.values.machine import Machine
 from mallorn.costmodels.base import CostModel
-from mallorn.db.repositories.cost_models import CostModels
+from mallorn.db.repositories.devices import machine_key_of
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.rounds import Rounds
-from mallorn.db.repositories.targets import Targets
-from mallorn.db.repositories.tasks import Tasks
 from mallorn.db.repositories.trials import Trials
-from mallorn.db.repositories.workloads import Workloads, tir_of
+from mallorn.db.repositories.workloads import tir_of
 from mallorn.db.session import Database
 from mallorn.db.tables import CostModelRow, Round, Workload
 from mallorn.searchers.base import Trial
@@ -26,7 +24,7 @@ from mallorn.searchers.space import Candidate, Sketch
 from mallorn.workers.device.device_class import DeviceClass
 from mallorn.workers.interfaces.tensor_arguments import unpack_arguments
 from mallorn.workers.measure.measurer_interface import Program
-from mallorn.workers.process.match_devices_and_builder import class_of_job, limits_of
+from mallorn.workers.process.match_devices_and_builder import class_of, limits_of
 from mallorn.workers.round.feature_lookup import WorkloadOnTarget
 from mallorn.workers.round.select_cost_model import create_unfitted_model, model_of, reads_current_view
 
@@ -68,12 +66,8 @@ class LoadedRound:
 
 
 def load_round(session: Session, round_id: int) -> LoadedRound:
-    row = Rounds(session).get(round_id)
-    job = Jobs(session).get(row.job_id, None)
-    task = Tasks(session).get(row.task_id)
+    row, job, task, workload, target, context, proposer = Rounds(session).load(round_id)
     options = KeptOptions.model_validate(job.options)
-    workload = Workloads(session).get(row.workload_id)
-    proposer = None if row.cost_model_id is None else CostModels(session).get(row.cost_model_id)
     if proposer is not None and not reads_current_view(proposer.name, str(proposer.metrics.get("view", ""))):
         proposer = None  # an earlier attempt chose it with other code
     model = None if proposer is None else model_of(proposer)
@@ -88,8 +82,8 @@ def load_round(session: Session, round_id: int) -> LoadedRound:
         task_index=task.index,
         task_name=task.name,
         options=options,
-        target=Target(Targets(session).get(row.target_id).text),
-        like=class_of_job(session, job),
+        target=Target(target.text),
+        like=None if context is None else class_of(machine_key_of(context)),
         machine=job.machine,
         program=program_of(workload),
         descriptors=descriptors_of(workload),

@@ -22,14 +22,13 @@ from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.event import MeasuredEvent, RoundClosedEvent
 from mallorn.core.values.job import JobStep
+from mallorn.core.values.trial import Trial
 from mallorn.costmodels.metrics import pairwise_accuracy
 from mallorn.db.repositories.base import ERROR_CHARS
 from mallorn.db.repositories.job_events_and_warnings import Events
-from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import LeaseToken
 from mallorn.db.repositories.measurements import Measurements, NewMeasurement
 from mallorn.db.repositories.rounds import Rounds
-from mallorn.db.repositories.tasks import Tasks
 from mallorn.db.repositories.trials import Trials
 from mallorn.db.session import Database
 from mallorn.searchers.base import Proposal
@@ -181,10 +180,11 @@ class CompletedRound:
 def run_round(work: LeasedWork) -> CompletedRound:
     """Run a leased round to its end."""
     start_sec, runtime, cost = time.monotonic(), work.runtime, CostMeter()
-    ensure_builder(runtime, work.job_id)
-    check_import(runtime, work.job_id)
-    ensure_machine(runtime, work.job_id)
-    with runtime.working_on(describe_round(runtime, int(work.hold.item.subject))):
+    job = ensure_builder(runtime, work.job)
+    check_import(runtime, job)
+    if job.machine is None:
+        ensure_machine(runtime, job.id)
+    with runtime.working_on(work.description):
         with HostLock().hold_shared():
             round_, (inputs, proposals) = prepare_round(runtime, work.hold)
         proposed_sec = time.monotonic()
@@ -222,23 +222,19 @@ def _takes_turns_with_builds(result: MeasureResult, target: Target) -> bool:
     return target.is_cpu and endpoint is not None and endpoint.host_id == host_id()
 
 
-def fix_round_inputs(session: Session, hold: LeaseToken) -> None:
-    """Store, on a round's first claim, the cost model of all attempts."""
-    if hold.item.kind is WorkKind.ROUND and hold.attempt == 1:
-        row = Rounds(session).get(int(hold.item.subject))
-        options = KeptOptions.model_validate(Jobs(session).get(row.job_id, None).options)
-        family = Tasks(session).get(row.task_id).family
-        model = select_ranking_model(session, row, family, options)
+def fix_round_inputs(session: Session, hold: LeaseToken) -> str:
+    """Store, on a round's first claim, the cost model of all attempts. Return the text that
+    the fleet page shows while the round runs."""
+    if hold.item.kind is not WorkKind.ROUND:
+        return ""
+    row, job, task, workload, *_ = Rounds(session).load(int(hold.item.subject))
+    if hold.attempt == 1:
+        options = KeptOptions.model_validate(job.options)
+        model = select_ranking_model(session, row, task.family, workload.op, options)
         Rounds(session).store_inputs(row.id, model)
-
-
-def describe_round(runtime: Runtime, round_id: int) -> str:
-    """Return the text that the fleet page shows while the round runs."""
-    with runtime.database.session() as session:
-        row = Rounds(session).get(round_id)
-        if Jobs(session).get(row.job_id, None).private:
-            return "a round of a private job"  # all users see the fleet page
-        return f"round {row.index} of job {row.job_id}: {Tasks(session).get(row.task_id).name}"
+    if job.private:
+        return "a round of a private job"  # all users see the fleet page
+    return f"round {row.index} of job {job.id}: {task.name}"
 
 
 def close_round(runtime: Runtime, round_: LoadedRound, hold: LeaseToken, stats: RoundStats) -> None:
@@ -249,8 +245,9 @@ def close_round(runtime: Runtime, round_: LoadedRound, hold: LeaseToken, stats: 
     """
     row = round_.row
     with runtime.database.transaction() as session:
-        stats = stats.model_copy(update={"own_accuracy": compute_own_accuracy(session, row.id)})
-        if len(Rounds(session).done_slots(row.id)) < len(round_.done_slots) + stats.candidates:
+        trials = Trials(session).of_round(row.id)
+        stats = stats.model_copy(update={"own_accuracy": compute_own_accuracy(trials)})
+        if len(trials) < len(round_.done_slots) + stats.candidates:
             raise Unavailable(RESTORED)
         if not Rounds(session).close(hold, RoundState.DONE, stats):
             raise LeaseLost
@@ -264,14 +261,14 @@ def close_round(runtime: Runtime, round_: LoadedRound, hold: LeaseToken, stats: 
     log.info("a round of %s is done: %s candidates", round_.task_name, stats.candidates)
 
 
-def compute_own_accuracy(session: Session, round_id: int) -> float | None:
+def compute_own_accuracy(of_round: Sequence[tuple[Trial, int | None]]) -> float | None:
     """Return the share of a round's pairs that its cost model ranked right; None if they are too few."""
-    trials = [row for row in Trials(session).of_round(round_id) if row[0].predicted is not None]
+    trials = [row for row in of_round if row[0].predicted is not None and row[0].latency_us is not None]
     if len(trials) < FEWEST:
         return None
     predicted = np.array([trial.predicted for trial, _ in trials], dtype=np.float32)
     labels = -np.log(np.array([trial.latency_us for trial, _ in trials], dtype=np.float64)).astype(np.float32)
-    # Only times of one context compare.
+    # Only times of one context compare; each trial with a time has one.
     groups = np.array([context_id for _, context_id in trials], dtype=np.int64)
     share = pairwise_accuracy(predicted, labels, groups)
     return None if np.isnan(share) else round(share, 4)

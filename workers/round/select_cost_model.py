@@ -20,7 +20,6 @@ from mallorn.costmodels.base import CostModel
 from mallorn.costmodels.views import VIEWS
 from mallorn.db.repositories.cost_models import BaseHead, CostModels
 from mallorn.db.repositories.targets import Targets
-from mallorn.db.repositories.workloads import Workloads
 from mallorn.db.tables import CostModelRow, Round
 from mallorn.workers.host.code_digest import current_builder_name
 
@@ -90,7 +89,9 @@ def create_unfitted_model(name: str, skipped_parts: Sequence[SkippedPart]) -> Co
     return None
 
 
-def select_ranking_model(session: Session, row: Round, family: str, options: JobOptions) -> int | None:
+def select_ranking_model(
+    session: Session, row: Round, family: str, op: str, options: JobOptions
+) -> int | None:
     """Return the id of the cost model that ranks a round's candidates: the task family's
     own, or a base (pre-trained) model of the operator, of any cost-model class.
 
@@ -104,7 +105,6 @@ def select_ranking_model(session: Session, row: Round, family: str, options: Job
         own = None  # unusable until it is refitted from the same rows in the present view
     if options.dataset == OFF or (own is not None and (row.seen_upto or own.base)):
         return own.id if own else None
-    op = Workloads(session).get(row.workload_id).op
     bases = own_bases(session, op, row.target_id)
     if not bases and own is None:
         bases = _nearest_bases(session, op, row.target_id)

@@ -41,10 +41,11 @@ def get_or_create_context(
     """Return the measuring context of times at an endpoint, created if new; times of
     different contexts are not comparable. Raises ClassRefused for a measurer with an
     undeclared virtual device."""
-    target = Target(Targets(session).get(target_id).text)
     # Times of a virtual device must not be stored with real ones, not even if it is undeclared.
-    if endpoint.host_id in VIRTUAL_DEVICES and endpoint.host_id != target.virtual_device:
-        raise ClassRefused(UNDECLARED, hint=DECLARE)
+    if endpoint.host_id in VIRTUAL_DEVICES:
+        target = Target(Targets(session).get(target_id).text)
+        if endpoint.host_id != target.virtual_device:
+            raise ClassRefused(UNDECLARED, hint=DECLARE)
     return Contexts(session).ensure(
         target_id,
         endpoint.host_class,

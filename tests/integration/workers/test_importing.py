@@ -18,12 +18,14 @@ from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import MAX_DEATHS, WorkItem
 from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.tasks import Tasks
 from mallorn.db.repositories.workloads import KEPT
 from mallorn.db.tables import Job, StageRun
 from mallorn.workers.interfaces.model_compiler import Extraction, ModelTask
 from mallorn.workers.interfaces.tensor_arguments import Arguments
-from mallorn.workers.round.run import describe_round
+from mallorn.workers.process.leased_work import leased_work
+from mallorn.workers.round.run import fix_round_inputs
 from mallorn.workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
 from mallorn.workers.subprocesses.shutdown import ShutdownRequested
 from mallorn.workers.tvm.network.graph_recipes import TUNED, with_skipped_passes
@@ -184,10 +186,16 @@ def test_programs_of_a_private_job_are_kept_until_another_job_brings_them(worksh
 
 
 def test_what_a_worker_does_for_a_private_job_is_nobody_elses_business(workshop):
-    round_id = workshop.next_round(workshop.job(("w0",)))
-    assert "w0" in describe_round(workshop, round_id)
+    item = WorkItem.for_round(workshop.next_round(workshop.job(("w0",))))
+
+    def description():
+        with leased_work(workshop, item, fix_round_inputs) as work:
+            workshop.write(lambda session: Rounds(session).give_back(work.hold))
+            return work.description
+
+    assert "w0" in description()
     workshop.write(lambda session: session.execute(update(Job).values(private=True)))
-    assert describe_round(workshop, round_id) == "a round of a private job"
+    assert description() == "a round of a private job"
 
 
 def test_a_model_that_cannot_be_imported_fails_the_job_in_words(workshop, job):

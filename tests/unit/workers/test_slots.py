@@ -12,6 +12,7 @@ from mallorn.core.settings import Settings
 from mallorn.core.states import WorkKind
 from mallorn.db.repositories.claim_and_release_work import WorkerAbility
 from mallorn.db.repositories.leases import LeaseToken, WorkItem
+from mallorn.db.tables import Job
 from mallorn.workers import celery_tasks as tasks
 from mallorn.workers.process.heartbeat import EVERY_KIND
 from mallorn.workers.process.lease_renewal import LeaseKeeper
@@ -26,7 +27,7 @@ def leased_import(runtime: Runtime, ability: WorkerAbility, _begin: object) -> I
     """Hold a lease on the import of job `j`, if imports are asked for."""
     hold = LeaseToken(WorkItem(WorkKind.IMPORT, "j"), 1, "w")
     lease = LeaseKeeper(lambda: True, 60.0)
-    yield LeasedWork(runtime, hold, "j", lease) if ability.kinds == {WorkKind.IMPORT} else None
+    yield LeasedWork(runtime, hold, Job(id="j"), lease) if ability.kinds == {WorkKind.IMPORT} else None
 
 
 @pytest.fixture
