@@ -176,7 +176,7 @@ class GrowingTables:
             return Jobs(session).get(self._job_id, None)
 
         def share(session: Session) -> None:
-            claims = FairShares(session).claims(self._target_id)
+            claims, _ = FairShares(session).claims(self._target_id)
             jobs = [
                 JobShare(one.id, one.owner, one.priority, one.share_pass, one.owner_pass) for one in claims
             ]
@@ -185,13 +185,15 @@ class GrowingTables:
 
         def add_round(session: Session) -> object:
             task = Tasks(session).list(self._job_id)[0]
-            planned = PlannedRound(task.id, Rounds(session).next_index(self._job_id), ROUND_SIZE, seed=1)
+            planned = PlannedRound(
+                task.id, FairShares(session).job_to_plan(self._job_id).next_index, ROUND_SIZE, seed=1
+            )
             return Rounds(session).add(job(session), task.workload_id, planned, "random")
 
         return {
             "a plan reads a job's tasks": lambda s: TaskHistories(s).of(job(s)),
             "a closed round is settled": lambda s: LearningCurves(s).settle(job(s)),
-            "a job without news is looked at": lambda s: Rounds(s).has_open(self._job_id),
+            "a job without news is looked at": lambda s: FairShares(s).job_to_plan(self._job_id),
             "a round is planned": add_round,
             "the sweep looks for news": lambda s: FairShares(s).list_jobs_to_plan(4),
             "fair shares": share,

@@ -55,9 +55,9 @@ def do_work(capability: str, *_newer: object) -> None:
 
 def _import(work: LeasedWork) -> Callable[[], object]:
     if not work.runtime.tunes:
-        send_task(queues.WARM_UP, work.job_id)  # a worker that tunes starts its processes meanwhile
+        send_task(queues.WARM_UP, work.job.id)  # a worker that tunes starts its processes meanwhile
     import_job(work)
-    return partial(send_task, queues.PLAN, work.job_id)
+    return partial(send_task, queues.PLAN, work.job.id)
 
 
 def _measure(work: LeasedWork) -> Callable[[], object]:
@@ -65,15 +65,15 @@ def _measure(work: LeasedWork) -> Callable[[], object]:
 
     def go_on() -> None:
         # The model first: it should have seen this round when the next is proposed.
-        send_task(queues.TRAIN_COST_MODEL, work.job_id, closed_round.task_id)
-        send_task(queues.PLAN, work.job_id)
+        send_task(queues.TRAIN_COST_MODEL, work.job.id, closed_round.task_id)
+        send_task(queues.PLAN, work.job.id)
 
     return go_on
 
 
 def _finish(work: LeasedWork) -> Callable[[], object]:
     finish(work)
-    return partial(remeasure_if_beaten, work.runtime, work.job_id)
+    return partial(remeasure_if_beaten, work.runtime, work.job.id)
 
 
 _DO: Final = {WorkKind.IMPORT: _import, WorkKind.ROUND: _measure, WorkKind.FINISH: _finish}

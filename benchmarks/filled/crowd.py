@@ -20,12 +20,14 @@ from benchmarks.filled.reads import ABILITY, OWNER, Act
 from benchmarks.filled.rows import TARGETS, parts
 from benchmarks.hosts import describe_host
 from benchmarks.postgres import Postgres
+from mallorn.core.targets import Target
 from mallorn.db.migrate import upgrade
 from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.devices import Devices
 from mallorn.db.repositories.fair_shares import FairShares
 from mallorn.db.repositories.job_progress import progress_of
 from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.session import Database
 from mallorn.services.control.plan_target import plan_target, survey
@@ -82,7 +84,7 @@ def _asked(database: Database) -> dict[str, dict[str, float]]:
     with database.session() as session:
         mine = Jobs(session).list(OWNER, limit=1).items[0].id
     reads: dict[str, Act] = {
-        "survey": lambda s: survey(s, 1),
+        "survey": lambda s: survey(s, 1, Target(Targets(s).get(1).text)),
         "due": lambda s: FairShares(s).list_jobs_to_plan(4),
         "waiting": lambda s: WorkItems(s).has_waiting(ABILITY, 1.0),
         "a page of jobs": lambda s: progress_of(s, Jobs(s).list(OWNER).items),

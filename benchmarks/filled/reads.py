@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import WorkKind
+from mallorn.core.targets import Target
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.decision_log import PlannedRound
 from mallorn.core.values.trial import Trial
@@ -27,6 +28,7 @@ from mallorn.db.repositories.measurements import Measurements, NewMeasurement, R
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.schedules import BestRecords, Schedules
 from mallorn.db.repositories.snapshots import Selection, SnapshotRows
+from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.tasks import TaskHistories, Tasks, workload_is_busy
 from mallorn.db.repositories.trials import MeasuredTasks, Trials
 from mallorn.db.repositories.withdraw_measurements import Withdrawals
@@ -79,7 +81,7 @@ def reads(met: Met) -> dict[str, Act]:
         "a page of jobs": lambda s: progress_of(s, Jobs(s).list(job.owner).items),
         "summaries": lambda s: Tasks(s).summaries(job.id),
         "standings": lambda s: TaskHistories(s).of(job),
-        "survey": lambda s: survey(s, on),
+        "survey": lambda s: survey(s, on, Target(Targets(s).get(on).text)),
         "due": lambda s: FairShares(s).list_jobs_to_plan(4),
         "waiting": lambda s: WorkItems(s).has_waiting(ABILITY, 1.0),
         "history": lambda s: Trials(s).history(workload, on, met.newest, job.context_id, LIMITS),

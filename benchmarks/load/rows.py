@@ -16,6 +16,7 @@ from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.decision_log import PlannedRound, RoundStats
 from mallorn.core.values.event import MeasuredEvent, RoundClosedEvent
 from mallorn.core.values.trial import Trial
+from mallorn.db.repositories.fair_shares import FairShares
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import LeaseToken
@@ -68,8 +69,9 @@ class Bench:
     def _round(self, job_id: str) -> None:
         with self.database.transaction() as session:
             task = self.random.choice(Tasks(session).list(job_id))
-            planned = PlannedRound(task.id, Rounds(session).next_index(job_id), ROUND_SIZE, seed=1)
-            job = Jobs(session).get(job_id, None)
+            Jobs(session).lock_job(job_id)
+            to_plan = FairShares(session).job_to_plan(job_id)
+            job, planned = to_plan.job, PlannedRound(task.id, to_plan.next_index, ROUND_SIZE, seed=1)
             row = Rounds(session).add(job, task.workload_id, planned, "random")
             if row is None:
                 return

@@ -32,6 +32,7 @@ from mallorn.core.targets import parse_target
 from mallorn.core.values.decision_log import PlannedRound, RoundStats
 from mallorn.core.values.trial import Trial
 from mallorn.db.migrate import upgrade
+from mallorn.db.repositories.fair_shares import FairShares
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.measurements import Measurements, NewMeasurement
 from mallorn.db.repositories.rounds import Rounds
@@ -155,7 +156,8 @@ def _add_history(session: Session, workshop: Workshop, job_id: str, count: int) 
     Rounds(session).cancel_open(job_id)
     for first in range(0, count, ROUND_SIZE):
         task = tasks[first // ROUND_SIZE % len(tasks)]
-        planned = PlannedRound(task.id, Rounds(session).next_index(job_id), ROUND_SIZE, seed=0)
+        index = FairShares(session).job_to_plan(job_id).next_index
+        planned = PlannedRound(task.id, index, ROUND_SIZE, seed=0)
         row = Rounds(session).add(job, task.workload_id, planned, "ga")
         assert row is not None
         hold = Rounds(session).claim(row.id, workshop.name, 60.0)

@@ -39,6 +39,14 @@ class Repository:
         elements = func.json_each(json.dumps(list(values))).table_valued("value")
         return column.in_(select(elements.c.value))
 
+    def is_in(self, column: InstrumentedAttribute[Any], query: Select[Any]) -> ColumnElement[bool]:
+        """Return the condition that a column is in a query's rows. Postgres gets them as an
+        array, or else it would expect many and scan the column's table."""
+        query = query.correlate(None)
+        if self.session.get_bind().dialect.name != "postgresql":
+            return column.in_(query)
+        return column == any_(func.array(query.scalar_subquery(), type_=postgresql.ARRAY(column.type)))
+
     def execute_and_count(self, statement: Executable) -> int:
         """Run an UPDATE or DELETE and return the number of affected rows."""
         result = self.session.execute(statement)

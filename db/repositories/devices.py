@@ -55,7 +55,7 @@ class Devices(Repository):
     def record_all_seen(
         self, devices: Iterable[SeenDevice], within_sec: float = 0.0, busy_within_sec: float = 0.0
     ) -> dict[str, int]:
-        """Record that devices answer now, with one query and at most one write; return their ids by name.
+        """Record that devices answer now; return their ids. Costs one query, at most one write.
 
         Skip unchanged rows newer than `within_sec`, and rows newer than `busy_within_sec`
         of which only `busy` has changed: each round of a device changes it twice.

@@ -4,15 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, case, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, String, and_, case, cast, exists, func, or_, select, update
 
 from mallorn.core.estimate_finish_time import FINISH_SEC, FINISH_SEC_PER_TASK, MOST_OF_BUDGET
-from mallorn.core.states import Cause, JobState, RoundState
+from mallorn.core.states import Cause, JobState
+from mallorn.core.targets import Target
 from mallorn.db.database_clock import now
-from mallorn.db.repositories.base import Repository, seconds_from_now
+from mallorn.db.repositories.base import Repository, require_row, seconds_from_now
+from mallorn.db.repositories.rounds import OPEN
 from mallorn.db.repositories.tasks import workload_is_busy
 from mallorn.db.repositories.workers import FRESH_SEC
-from mallorn.db.tables import Device, Job, Round, Task, Worker
+from mallorn.db.tables import Context, Device, Job, Round, TargetRow, Task, Worker
 
 BACKSTOP_SEC: Final = 180.0
 OVERLAP_SEC: Final = 20.0  # longer than a plan, which may miss what changes meanwhile
@@ -30,15 +32,28 @@ class Claim:
     able: bool
 
 
+@dataclass(frozen=True, slots=True)
+class JobToPlan:
+    """A job with what its plan depends on, apart from its tasks."""
+
+    open_rounds: frozenset[str]  # ids, with those of detached rounds
+    job: Job
+    target: Target
+    context: Context | None
+    seconds_left: float | None  # None without a deadline or if exported
+    next_index: int  # of its next round
+    has_new_tasks: bool  # which are in no family yet
+
+
 class FairShares(Repository):
     """Reads and stores jobs' pass values; `mallorn.services.planner.fair_share` computes them."""
 
-    def claims(self, target_id: int) -> Sequence[Claim]:
-        """Return a target's tuning jobs by id; a job is able if a task of it is not
-        retired, and no round in flight keeps the job from its workload."""
+    def claims(self, target_id: int) -> tuple[Sequence[Claim], int]:
+        """Return a target's tuning jobs by id, and how many rounds of its devices are open. A job
+        is able if a task of it is not retired, and no open round keeps the job from its workload."""
         columns = Job.id, Job.owner, Job.priority, Job.share_pass, Job.owner_pass
         tuning = Job.state == JobState.TUNING, Job.target_id == target_id
-        is_open = Round.target_id == target_id, Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
+        is_open = Round.target_id == target_id, Round.state.in_(OPEN)
         in_flight = select(Round.job_id, Round.workload_id, Round.detached).where(*is_open)
         open_rounds = self.session.execute(in_flight).all()
         # Few rows, so they are read once, and not searched for each task of each job.
@@ -49,7 +64,7 @@ class FairShares(Repository):
             is_free.append(or_(~self.is_among(Job.id, detached_jobs), ~workload_is_busy()))
         able = exists(select(Task.id).where(*is_free).correlate(Job))
         rows = self.session.execute(select(*columns, able).where(*tuning).order_by(Job.id))
-        return [Claim(*row) for row in rows]
+        return [Claim(*row) for row in rows], sum(not is_detached for *_, is_detached in open_rounds)
 
     def take_turn(self, job_id: str, share_pass: float | None, owner_pass: float | None) -> None:
         """Store a job's pass values after its turn, and when it was planned: now."""
@@ -57,9 +72,19 @@ class FairShares(Repository):
         update_query = update(Job).where(Job.id == job_id, Job.state == JobState.TUNING).values(passes)
         self.execute_and_count(update_query)
 
-    def seconds_left(self, job_id: str) -> float | None:
-        """Return the seconds a job may tune; None without a deadline or if exported."""
-        return self.session.scalar(select(_seconds_left()).where(Job.id == job_id))
+    def job_to_plan(self, job_id: str) -> JobToPlan:
+        """Return a job to be planned. Raises NotFound if there is none."""
+        last = select(func.max(Round.index)).where(Round.job_id == Job.id).correlate(Job)
+        next_index = func.coalesce(last.scalar_subquery(), -1) + 1
+        has_new = exists().where(Task.job_id == Job.id, Task.family == "").correlate(Job)
+        ids = select(func.aggregate_strings(cast(Round.id, String), " "))
+        open_ids = ids.where(Round.job_id == Job.id, Round.state.in_(OPEN)).correlate(Job)
+        parts = Context, _seconds_left(), next_index, has_new, open_ids.scalar_subquery()
+        query = select(Job, TargetRow, *parts).join(TargetRow, TargetRow.id == Job.target_id)
+        query = query.join(Context, Context.id == Job.context_id, isouter=True).where(Job.id == job_id)
+        found = self.session.execute(query).one_or_none()
+        job, target, *others, open_rounds = require_row(found, f"job {job_id}", "mallorn jobs")
+        return JobToPlan(frozenset((open_rounds or "").split()), job, Target(target.text), *others)
 
     def list_jobs_to_plan(self, per_target: int) -> Sequence[str]:
         """Return the tuning jobs whose next plan may differ from their last.

@@ -21,7 +21,7 @@ from mallorn.db.repositories.devices import has_machine_key, machine_key_of
 from mallorn.db.repositories.job_progress import count_by_outcome
 from mallorn.db.repositories.learning_curves import LearningCurves
 from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem, is_still_held
-from mallorn.db.tables import Context, Device, Event, Job, JobLabel, LeaseRow, TargetRow
+from mallorn.db.tables import Context, Device, Event, Job, JobLabel, TargetRow
 
 ACTIVE = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING, JobState.FINISHING)
 LATEST: Final = 8  # limit of `imported_before`
@@ -134,12 +134,6 @@ class Jobs(Repository):
         is_visible = true() if owner is None else Job.deleted_at.is_(None)
         query = select(Job).where(Job.id == job_id, is_owned_by(owner), is_visible)
         return require_row(self.session.scalars(query).one_or_none(), f"job {job_id}", "mallorn jobs")
-
-    def of_work(self, item: WorkItem) -> Job:
-        """Return the job of a round or stage."""
-        query = select(Job).join(LeaseRow, LeaseRow.job_id == Job.id)
-        is_item = LeaseRow.kind == item.kind, LeaseRow.subject == item.subject
-        return self.session.scalars(query.where(*is_item)).one()
 
     def check_owner_had_job(self, job_id: str, owner: str | None) -> None:
         """Raise NotFound unless the owner has or had this job, even if it is deleted."""

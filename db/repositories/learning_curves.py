@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
+    Row,
     Select,
     and_,
     bindparam,
@@ -29,11 +30,12 @@ from mallorn.db.repositories.base import Repository
 from mallorn.db.repositories.measurement_filters import is_not_refuted
 from mallorn.db.tables import Job, LearningCurve, Measurement, Round, Task
 
+_Rows = Sequence[Row[*tuple[Any, ...]]]
 _IS_OPEN: Final = Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
 # Literals, so that SQLite uses the partial indexes of unsettled rounds and wrong results.
 _IS_UNSETTLED: Final = text("not rounds.settled")
 # Every sketch has a positive id; so compared, SQLite prefers this index to others.
-_IS_WRONG: Final = and_(
+IS_WRONG: Final = and_(
     Measurement.outcome == literal_column(f"'{Outcome.WRONG_RESULT}'"), Measurement.sketch_id > 0
 )
 
@@ -62,17 +64,6 @@ class LearningCurves(Repository):
     not settled yet (`rounds`); what closed is settled after the plan (`settle`). So nothing
     that closes a round knows of curves, and rounds that an older version closes count, too.
     """
-
-    def refuted(self, job: Job, workload_ids: Collection[int]) -> set[int]:
-        """Return which workloads have wrong results, which count by owner (ADR 0101), so
-        that stored curves say nothing of them."""
-        of_target = (
-            self.is_among(Measurement.workload_id, workload_ids),
-            Measurement.target_id == job.target_id,
-        )
-        return set(
-            self.session.scalars(select(Measurement.workload_id).where(*of_target, _IS_WRONG).distinct())
-        )
 
     def stored(self, job: Job, workload_ids: Collection[int]) -> dict[int, WorkloadCurve]:
         """Return a job's curves of those of these workloads of which they are stored."""
@@ -109,8 +100,8 @@ class LearningCurves(Repository):
         are not stored are computed from all rounds.
         """
         self._lock(job.target_id)
-        tasks = select(Task.workload_id, Task.closed).where(Task.job_id == job.id)
-        totals = dict(self.session.execute(tasks).all())
+        tasks = self._list_totals([job.id])
+        totals = {row.workload_id: row.closed for row in tasks}
         query = _select_rounds(Measurement.latency_us.is_not(None))
         query = query.where(Round.target_id == job.target_id, ~_IS_OPEN)
         of_job = self.is_among(Round.workload_id, totals)
@@ -133,7 +124,7 @@ class LearningCurves(Repository):
             if key not in curves and key.workload_id in explored
         }
         self._store(job.target_id, changes)
-        self._add_to_totals(job, new, all_rounds)
+        self._add_to_totals(job, tasks, new, all_rounds)
         is_new = self.is_among(Round.id, new_ids)
         self.execute_and_count(update(Round).where(is_new).values(settled=True))
 
@@ -164,13 +155,9 @@ class LearningCurves(Repository):
         self.lock_name(f"learning curves of target {target_id}")
 
     def _is_unsettled(self, condition: ColumnElement[bool], target_id: int) -> ColumnElement[bool]:
-        """Return the condition for the unsettled rounds of a target that meet another one.
-
-        Their ids are read first: Postgres takes them for many, and would then read the
-        measurements of all rounds.
-        """
-        ids = select(Round.id).where(condition, Round.target_id == target_id, _IS_UNSETTLED)
-        return self.is_among(Round.id, self.session.scalars(ids).all())
+        """Return the condition for a target's unsettled rounds that meet another one."""
+        is_unsettled = condition, Round.target_id == target_id, _IS_UNSETTLED
+        return self.is_in(Round.id, select(Round.id).where(*is_unsettled))
 
     def _list(self, query: Select[*tuple[Any, ...]]) -> list[CountedRound]:
         return [
@@ -215,16 +202,19 @@ class LearningCurves(Repository):
         key = ["workload_id", "target_id", "context_id", "scope"]
         self.execute_for_rows(insert.on_conflict_do_update(index_elements=key, set_=new), rows)
 
-    def _add_to_totals(
-        self, job: Job, new: Sequence[CountedRound], all_rounds: Sequence[CountedRound]
-    ) -> None:
-        """Add new rounds to all jobs' totals; compute those that `job` lacks."""
-        new_of_task, all_of_task = _by_task(new), _by_task(all_rounds)
-        job_ids = {job.id} | {job_id for job_id, _ in new_of_task}
+    def _list_totals(self, job_ids: Collection[str]) -> _Rows:
         columns = Task.id, Task.job_id, Task.workload_id, Task.closed
-        tasks = select(*columns).where(self.is_among(Task.job_id, job_ids)).order_by(Task.id)
+        return self.session.execute(select(*columns).where(self.is_among(Task.job_id, job_ids))).all()
+
+    def _add_to_totals(
+        self, job: Job, tasks: _Rows, new: Sequence[CountedRound], all_rounds: Sequence[CountedRound]
+    ) -> None:
+        """Add new rounds to all jobs' totals; compute those that `job`, with these tasks, lacks."""
+        new_of_task, all_of_task = _by_task(new), _by_task(all_rounds)
+        if other_jobs := {job_id for job_id, _ in new_of_task} - {job.id}:
+            tasks = [*tasks, *self._list_totals(other_jobs)]
         rows: list[dict[str, object]] = []
-        for task_id, job_id, workload_id, closed in self.session.execute(tasks):
+        for task_id, job_id, workload_id, closed in sorted(tasks, key=lambda row: row.id):
             place = job_id, workload_id
             if closed is not None and place in new_of_task:
                 rows.append({"of": task_id, "totals": closed.with_rounds(new_of_task[place])})

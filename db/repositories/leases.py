@@ -1,7 +1,7 @@
 """Leases of rounds, job stages and planning: holders, losses and fencing tokens."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, and_, case, exists, or_, select, update
@@ -47,6 +47,7 @@ class LeaseToken:
     item: WorkItem
     attempt: int
     holder: str
+    job_id: str = field(default="", compare=False)  # of the work that was claimed; planning has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +81,8 @@ class Leases(Repository):
             set_={"attempt": LeaseRow.attempt + 1, "deaths": deaths, **lease},
             where=or_(LeaseRow.until.is_(None), LeaseRow.until < now()),
         )
-        attempt = self.session.execute(upsert.returning(LeaseRow.attempt)).scalar_one_or_none()
-        return None if attempt is None else LeaseToken(item, attempt, holder)
+        row = self.session.execute(upsert.returning(LeaseRow.attempt, LeaseRow.job_id)).one_or_none()
+        return None if row is None else LeaseToken(item, row.attempt, holder, row.job_id or "")
 
     def renew(self, hold: LeaseToken, lease_sec: float) -> bool:
         """Extend a lease; False if it was taken back or its job was paused or cancelled."""

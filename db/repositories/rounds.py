@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, exists, func, select, text, update
+from sqlalchemy import ColumnElement, Row, Select, func, select, text, update
 
 from mallorn.core.job_options import DETACHED
 from mallorn.core.states import JobState, MeasurementKind, RoundState, WorkKind
@@ -22,8 +22,8 @@ class Rounds(Repository):
     """Rounds of all jobs. Changes with an old fencing token are rejected."""
 
     def add(self, job: Job, workload_id: int, plan: PlannedRound, searcher: str) -> Round | None:
-        """Queue a round; None while the target has another, not detached, of the workload in flight."""
-        self.lock_job(job.id)
+        """Queue a round of a locked job; None while the target has another one of the workload,
+        not detached, in flight."""
         new = self.insert(Round).values(
             **asdict(replace(plan, searcher=searcher)),
             job_id=job.id,
@@ -40,17 +40,17 @@ class Rounds(Repository):
             return None
         # Read once this round is in flight, so that no other round can still commit rows.
         newest = select_newest_measurement(workload_id, job.target_id).scalar_subquery()
-        self.execute_and_count(update(Round).where(Round.id == round_id).values(seen_upto=newest))
+        update_query = update(Round).where(Round.id == round_id).values(seen_upto=newest)
         Leases(self.session).add_or_reopen_work(WorkItem.for_round(round_id), job.id)
-        return self.get(round_id)
+        return self.session.scalars(update_query.returning(Round)).one()
 
     def get(self, round_id: int) -> Round:
         """Return the round with this id. Raises ``sqlalchemy.exc.NoResultFound`` if none."""
         return self.session.get_one(Round, round_id)
 
     def load(self, round_id: int) -> Row[*tuple[Any, ...]]:
-        """Return a round, its job, task, workload and target, and its job's measuring context
-        and its cost model, each None if it has none."""
+        """Return a round, its job, task, workload and target, its job's measuring context and
+        its cost model. The last two are None if there is none."""
         query = (
             select(Round, Job, Task, Workload, TargetRow, Context, CostModelRow)
             .join(Job, Job.id == Round.job_id)
@@ -66,15 +66,6 @@ class Rounds(Repository):
         """Return the ids of the job's queued rounds, oldest first."""
         conditions = Round.job_id == job_id, Round.state == RoundState.QUEUED
         return self.session.scalars(select(Round.id).where(*conditions).order_by(Round.id)).all()
-
-    def list_open(self, job_id: str) -> Sequence[int]:
-        """Return the ids of the job's queued and leased rounds, oldest first."""
-        conditions = Round.job_id == job_id, Round.state.in_(OPEN)
-        return self.session.scalars(select(Round.id).where(*conditions).order_by(Round.id)).all()
-
-    def next_index(self, job_id: str) -> int:
-        query = select(func.coalesce(func.max(Round.index), -1) + 1).where(Round.job_id == job_id)
-        return self.session.execute(query).scalar_one()
 
     def claim(self, round_id: int, worker: str, lease_sec: float) -> LeaseToken | None:
         """Lease a queued round; None if it is not queued or its job does not tune."""
@@ -134,16 +125,6 @@ class Rounds(Repository):
             return []
         self.lock_jobs(job_ids)
         return self._cancel(*queued)
-
-    def count_open(self, target_id: int) -> int:
-        """Return how many rounds (of all jobs) are queued or leased for a target's devices."""
-        is_open = Round.target_id == target_id, Round.state.in_(OPEN), ~Round.detached
-        return self.session.scalar(select(func.count()).select_from(Round).where(*is_open)) or 0
-
-    def has_open(self, job_id: str) -> bool:
-        """Return whether a round of the job is queued or leased, detached ones included."""
-        is_open = Round.job_id == job_id, Round.state.in_(OPEN)
-        return bool(self.session.scalar(select(exists().where(*is_open))))
 
     def stats(self, job_id: str) -> Sequence[RoundStats]:
         """Return the statistics of a job's rounds that have any, in planning order."""

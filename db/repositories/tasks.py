@@ -24,7 +24,7 @@ from sqlalchemy.orm import aliased
 from mallorn.core.states import MeasurementKind, RoundState
 from mallorn.core.values.learning_curve import ClosedRounds, WorkloadCurve, WorkloadRound
 from mallorn.db.repositories.base import Repository
-from mallorn.db.repositories.learning_curves import LearningCurves
+from mallorn.db.repositories.learning_curves import IS_WRONG, LearningCurves
 from mallorn.db.repositories.measurement_filters import (
     best_of_task,
     has_failed,
@@ -209,8 +209,8 @@ class TaskHistory:
 class TaskHistories(Repository):
     """Reads a job's tasks, with the rounds of their workloads in its measuring context."""
 
-    def of(self, job: Job) -> Sequence[TaskHistory]:
-        """Return a job's tasks.
+    def of(self, job: Job, is_snapshot: bool = False) -> Sequence[TaskHistory]:
+        """Return a job's tasks; `is_snapshot` if the session reads one snapshot.
 
         This reads stored curves and totals, and unsettled rounds. It reads all rounds of
         workloads of which nothing is stored, or that have candidates with wrong results.
@@ -220,13 +220,13 @@ class TaskHistories(Repository):
             unsettled = curves.rounds(job)
             tasks = self.session.execute(_tasks(job)).all()
             workload_ids = {row.workload_id for row in tasks}
-            refuted = curves.refuted(job, workload_ids)
+            refuted = {row.workload_id for row in tasks if row.is_refuted}
             stored = curves.stored(job, workload_ids - refuted)
             unstored = workload_ids - stored.keys() | {row.workload_id for row in tasks if row.closed is None}
             all_rounds = curves.rounds(job, unstored) if unstored else []
             rest = [one for one in unsettled if one.key.workload_id not in unstored]
             # Outside of a snapshot, some may be in the stored curves by now.
-            if not curves.has_settled([one.id for one in rest if not one.results.state.is_open]):
+            if is_snapshot or not curves.has_settled([one.id for one in rest]):
                 break
         rounds = defaultdict[int, list[WorkloadRound]](list)
         for one in (*rest, *all_rounds):
@@ -235,7 +235,7 @@ class TaskHistories(Repository):
         histories: list[TaskHistory] = []
         for task in tasks:
             columns, workload_id = dict(task._mapping), task.workload_id
-            closed = columns.pop("closed")
+            closed, is_refuted = columns.pop("closed"), columns.pop("is_refuted")
             rows = rounds.get(workload_id, ())
             closed_rounds = [row for row in rows if not row.state.is_open]
             is_stored = workload_id not in unstored
@@ -245,7 +245,7 @@ class TaskHistories(Repository):
                 own=own.with_rounds(row for row in closed_rounds if row.job_id == job.id),
                 curve=curve.with_rounds(closed_rounds),
                 open_rounds=tuple(row for row in rows if row.state.is_open),
-                is_settled=workload_id in refuted - closed_ids or not closed_rounds,
+                is_settled=(is_refuted and workload_id not in closed_ids) or not closed_rounds,
             )
             histories.append(history)
         return histories
@@ -266,6 +266,8 @@ def _tasks(job: Job) -> Select[*tuple[Any, ...]]:
     was_tried = exists(select(_Trial.id).where(same_candidate).correlate(_Finish))
     known_us = case((~was_tried, _Finish.latency_us))
     same_workload = Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id
+    # Wrong results count by owner (ADR 0101), so that stored curves do not hold them.
+    is_refuted = exists(select(Measurement.id).where(*same_workload, IS_WRONG))
     # A literal, so that SQLite uses the partial index of such rows.
     is_finish = Measurement.kind == literal_column(f"'{MeasurementKind.FINISH}'")
     is_timed = is_finish, is_eligible(Job.owner), is_usable_by_job()
@@ -279,6 +281,7 @@ def _tasks(job: Job) -> Select[*tuple[Any, ...]]:
     return (
         select(*columns, Workload.flops, Workload.args, Task.workload_id, Task.closed)
         .add_columns(workload_is_busy().label("blocked"), known_us.label("known_us"))
+        .add_columns(is_refuted.correlate(Task, Job).label("is_refuted"))
         .join(Workload, Workload.id == Task.workload_id)
         .join(Job, Job.id == Task.job_id)
         .join(chosen_cte, chosen_cte.c.task_id == Task.id)

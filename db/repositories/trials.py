@@ -90,21 +90,24 @@ class Trials(Repository):
         is_fastest = self.is_among(Measurement.id, self.session.scalars(fastest).all())
         return [*self._read(query.where(is_fastest)), *newest]
 
-    def read_family_columns(self, family: str, target_id: int, most: int) -> Columns:
+    def read_family_columns(self, family: str, target_id: int, most: int) -> tuple[Columns, int]:
         """Return columns of the trials of a family's workloads on a target, oldest first: all
         of them if there are at most `most`, or else the newest and the fastest of each of
-        the MOST_WORKLOADS workloads that the newest jobs have.
+        the MOST_WORKLOADS workloads that the newest jobs have. Also return how many trials
+        the family has, at most `most`.
 
         The columns `id`, `workload_id`, `context_id`, `outcome` and `latency_us` suffice to
         choose rows for training; `by_ids` reads the candidates, most of a row's bytes.
         """
         row = Measurement
         columns = row.id, row.workload_id, row.context_id, row.outcome, row.latency_us
-        workload_ids = self._family_members(family, target_id)
-        if self.count_new_family_rows(family, target_id, most + 1) <= most:
-            of_family = self.is_among(row.workload_id, workload_ids), *self._usable_in_refit(target_id)
-            return Columns.of(self.session.execute(select(*columns).where(*of_family).order_by(row.id)))
-        chosen_ids, by_id = workload_ids[:MOST_WORKLOADS], dict[int, Sequence[Any]]()
+        members = _select_family_members(family, target_id)
+        if (total := self.count_new_family_rows(family, target_id, most + 1)) <= most:
+            of_family = self.is_in(row.workload_id, members), *self._usable_in_refit(target_id)
+            whole = select(*columns).where(*of_family).order_by(row.id)
+            return Columns.of(self.session.execute(whole)), total
+        chosen_ids = self.session.scalars(members.limit(MOST_WORKLOADS)).all()
+        by_id: dict[int, Sequence[Any]] = {}
         share = max(1, most // (2 * len(chosen_ids)))
         for workload_id in chosen_ids:  # each query reads few rows of an index
             is_usable = row.workload_id == workload_id, *self._usable_in_refit(target_id)
@@ -113,7 +116,7 @@ class Trials(Repository):
             fastest = of_workload.where(row.latency_us.is_not(None)).order_by(row.latency_us)
             for query in (newest, fastest):
                 by_id |= {one.id: one for one in self.session.execute(query.limit(share))}
-        return Columns([column.key for column in columns], [by_id[row_id] for row_id in sorted(by_id)])
+        return Columns([column.key for column in columns], [by_id[row_id] for row_id in sorted(by_id)]), most
 
     def by_ids(self, ids: Sequence[int]) -> Sequence[Trial]:
         """Return the trials with these ids, which must be ascending, in that order."""
@@ -121,7 +124,7 @@ class Trials(Repository):
 
     def count_new_family_rows(self, family: str, target_id: int, most: int, after_id: int = 0) -> int:
         """Return the number of a family's trials with ids above `after_id`, but at most `most`."""
-        of_family = self.is_among(Measurement.workload_id, self._family_members(family, target_id))
+        of_family = self.is_in(Measurement.workload_id, _select_family_members(family, target_id))
         is_new = of_family, Measurement.id > after_id, *self._usable_in_refit(target_id)
         rows = select(Measurement.id).where(*is_new).limit(most).subquery()
         return self.session.scalar(select(func.count()).select_from(rows)) or 0
@@ -228,20 +231,19 @@ class Trials(Repository):
         query = query.where(self._is_readable)
         return dict(self.session.execute(query.group_by(Measurement.workload_id)).all())
 
-    def _family_members(self, family: str, target_id: int) -> Sequence[int]:
-        # On another target, a workload may be in a different family.
-        is_member = Task.family == family, Job.target_id == target_id
-        members = select(Task.workload_id).join(Job, Job.id == Task.job_id).where(*is_member)
-        newest_first = members.group_by(Task.workload_id).order_by(func.max(Task.id).desc())
-        # Read first: with a subquery, Postgres would scan all measurements.
-        return self.session.scalars(newest_first).all()
-
     def _usable_in_refit(self, target_id: int) -> tuple[ColumnElement[bool], ...]:
         of_target = Measurement.target_id == target_id, self._is_readable
         return *of_target, *_learnable(), was_given_usual_time()
 
     def _read(self, query: Select[*tuple[Any, ...]]) -> Sequence[Trial]:
         return [trial_of(row) for row in self.session.execute(query)]
+
+
+def _select_family_members(family: str, target_id: int) -> Select[int]:
+    # On another target, a workload may be in a different family.
+    is_member = Task.family == family, Job.target_id == target_id
+    members = select(Task.workload_id).join(Job, Job.id == Task.job_id).where(*is_member)
+    return members.group_by(Task.workload_id).order_by(func.max(Task.id).desc())
 
 
 def select_trials(

@@ -169,12 +169,8 @@ class Sketches(Repository):
         is_older = or_(SketchRow.imported.is_(True), *changes)
         replace_older = insert.on_conflict_do_update(index_elements=["key"], set_=new, where=is_older)
         self.execute_for_rows(keep_old if imported else replace_older, values)
-        return self.ids(keys)
-
-    def ids(self, keys: Collection[str]) -> dict[str, int]:
-        """Return ids by key, without sketches that are not stored."""
-        query = select(SketchRow.key, SketchRow.id).where(self.is_among(SketchRow.key, keys))
-        return dict(self.session.execute(query).all())
+        ids = select(SketchRow.key, SketchRow.id).where(self.is_among(SketchRow.key, keys))
+        return dict(self.session.execute(ids).all())
 
     def by_key(self, keys: Collection[str]) -> dict[str, Sketch]:
         """Return sketches by key, in the order of ids, without unknown keys."""

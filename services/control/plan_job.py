@@ -19,19 +19,17 @@ from mallorn.core.log_setup import log_survived_error
 from mallorn.core.registry import resolve
 from mallorn.core.settings import settings
 from mallorn.core.states import WRITE, ZERO_SHOT, Cause, JobState, Waiting
-from mallorn.core.targets import Target
 from mallorn.core.values.event import FamilyChangedEvent, FinishingEvent, RoundPlannedEvent
 from mallorn.core.values.learning_curve import ClosedRounds, WorkloadCurve
 from mallorn.core.values.machine import machine_limit_us
 from mallorn.db.repositories.devices import machine_key_of
-from mallorn.db.repositories.fair_shares import FairShares
+from mallorn.db.repositories.fair_shares import FairShares, JobToPlan
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.job_transitions import ReplacedCode, fail_job
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.learning_curves import LearningCurves
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.rounds import Rounds
-from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.tasks import TaskHistories, TaskHistory, Tasks
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.repositories.workload_families import FamilyMember, RankedRound, WorkloadFamilies
@@ -84,9 +82,9 @@ def ensure_measuring_context(session: Session, device: Device, options: JobOptio
     return context.id
 
 
-def job_view(session: Session, job: Job, options: JobOptions, tasks: Sequence[TaskHistory]) -> JobView:
+def job_view(row: JobToPlan, options: JobOptions, tasks: Sequence[TaskHistory]) -> JobView:
     """Return the planner's input for a job; `max_open_rounds`, still 0, is to be set by the caller."""
-    target = Target(Targets(session).get(job.target_id).text)
+    job = row.job
     return JobView(
         id=job.id,
         seed=job.seed,
@@ -94,13 +92,13 @@ def job_view(session: Session, job: Job, options: JobOptions, tasks: Sequence[Ta
         round_size=options.round_size,
         trials=job.trials,
         tasks=tuple(_task_view(job, task, options.only) for task in tasks),
-        rounds_planned=Rounds(session).next_index(job.id),
+        rounds_planned=row.next_index,
         max_open_rounds=0,
-        seconds_left=FairShares(session).seconds_left(job.id),
+        seconds_left=row.seconds_left,
         seconds_per_trial=mean_seconds_per_trial([task.own for task in tasks])
         or mean_seconds_per_trial([task.curve for task in tasks]),
         task_trials=options.task_trials,
-        usual_size=GPU_ROUND_SIZE if target.is_gpu else ROUND_SIZE,
+        usual_size=GPU_ROUND_SIZE if row.target.is_gpu else ROUND_SIZE,
     )
 
 
@@ -138,51 +136,36 @@ class PlannedJob:
     opened: int = 0
     candidates: int = 0
     over: bool = False
-    has_unsettled_rounds: bool = False  # closed rounds that `settle_rounds` would store
+    unsettled: Job | None = None  # the job, if `settle_rounds` would store its rounds
 
 
-@dataclass(frozen=True, slots=True)
-class JobBasis:
-    """What must be the same when a plan is stored as when the job was read for it."""
-
-    columns: tuple[object, ...]
-    next_index: int
-    open_rounds: tuple[int, ...]
-    max_new_rounds: int
-
-    @classmethod
-    def of(cls, session: Session, job: Job, max_new_rounds: int) -> "JobBasis":
-        columns = job.state, job.context_id, job.machine, job.trials, job.minutes, job.options
-        rounds = Rounds(session)
-        return cls(columns, rounds.next_index(job.id), tuple(rounds.list_open(job.id)), max_new_rounds)
+def _basis(row: JobToPlan, max_new_rounds: int) -> tuple[object, ...]:
+    """Return what must be the same when a plan is stored as when it was drafted."""
+    job = row.job
+    columns = job.state, job.context_id, job.machine, job.trials, job.minutes, job.options
+    return *columns, row.next_index, row.open_rounds, max_new_rounds
 
 
 @dataclass(frozen=True, slots=True)
 class PlanDraft:
     """A plan that was computed without a lock on the job."""
 
-    basis: JobBasis
+    basis: tuple[object, ...]
     tasks: Sequence[TaskHistory]
     plan: JobPlan
 
 
-@dataclass(frozen=True)
+@dataclass
 class _JobStep:
     session: Session
-    job: Job
+    row: JobToPlan
     options: JobOptions
     draft: PlanDraft | None = None
 
     @cached_property
-    def target(self) -> Target:
-        return Target(Targets(self.session).get(self.job.target_id).text)
-
-    @cached_property
     def live_builder(self) -> str:
         """The builder of the job's measurements if a live worker has it; otherwise empty."""
-        if self.job.context_id is None:
-            return ""
-        builder = Contexts(self.session).get(self.job.context_id).builder
+        builder = "" if self.row.context is None else self.row.context.builder
         return builder if builder in Workers(self.session).builders() else ""
 
 
@@ -191,30 +174,30 @@ def draft_plan(database: Database, job_id: str, max_new_rounds: int) -> PlanDraf
     if not max_new_rounds:
         return None
     with database.session() as session, suppress(MallornError):  # plan_job handles them
-        job = Jobs(session).get(job_id, None)
-        options = KeptOptions.model_validate(job.options)
-        is_bound = job.state == JobState.TUNING and job.context_id is not None
+        row = FairShares(session).job_to_plan(job_id)
+        options = KeptOptions.model_validate(row.job.options)
+        is_bound = row.job.state == JobState.TUNING and row.job.context_id is not None
         if not is_bound or options.is_detached or not options.needs_measurements:
             return None
-        left = FairShares(session).seconds_left(job_id)
-        if (left is not None and left <= 0) or WorkloadFamilies(session).workloads_without_family(job_id):
+        if (row.seconds_left is not None and row.seconds_left <= 0) or row.has_new_tasks:
             return None
         options.check_all_readable()
         check_allowed_classes(options, settings().plugins)
         with convert_plugin_errors(("policy", options.policy)):
-            basis = JobBasis.of(session, job, max_new_rounds)
-            return PlanDraft(basis, *_read_and_plan(session, job, options, max_new_rounds))
+            tasks = TaskHistories(session).of(row.job, is_snapshot=True)
+            plan = _plan(row, options, tasks, max_new_rounds)
+            return PlanDraft(_basis(row, max_new_rounds), tasks, plan)
     return None
 
 
-def settle_rounds(database: Database, job_id: str) -> None:
+def settle_rounds(database: Database, job: Job) -> None:
     """Store what later plans need of the closed rounds of a job's workloads.
 
     Plans are right without it, and the next plan tries again, so no failure ends planning.
     """
     try:
         with database.transaction() as session:
-            LearningCurves(session).settle(Jobs(session).get(job_id, None))
+            LearningCurves(session).settle(job)
     except Exception as error:
         log_survived_error("could not store the learning curves of a job", error)
 
@@ -235,18 +218,19 @@ def plan_job(
     batch`). A `draft` is stored if the job is still as it was then, or else computed again.
     """
     Jobs(session).lock_job(job_id)
-    job = Jobs(session).get(job_id, None)
+    row = FairShares(session).job_to_plan(job_id)
+    job = row.job  # and as it is read again below
     if job.state != JobState.TUNING:
         return PlannedJob(over=True)
     options = KeptOptions.model_validate(job.options)
-    step = _JobStep(session, job, options, draft)
+    step = _JobStep(session, row, options, draft)
     try:
         options.check_all_readable()
         check_allowed_classes(step.options, settings().plugins)
         with convert_plugin_errors(("policy", step.options.policy), ("families", step.options.families)):
-            turn, jobs = PlannedJob(messages=group_into_families(session, job, options)), Jobs(session)
+            turn, jobs = PlannedJob(messages=group_into_families(session, row, options)), Jobs(session)
             if turn.messages:  # workloads have moved to other families
-                step = replace(step, draft=None)
+                step.draft = None
             if options.is_detached:  # no worker reaches the device; first results name its host class
                 if not job.waiting_because:
                     jobs.set_waiting(job_id, Waiting(NEEDS_BATCH, f"mallorn batch next {job_id} -o FILE"))
@@ -257,17 +241,17 @@ def plan_job(
                 if job.cause != Cause.OTHER:  # it waited for a device
                     jobs.set_step(job_id, job.step)
                 if job.context_id is None:  # the target's first device sets it
-                    context_id = ensure_measuring_context(
-                        session, comparable[0], options, step.target.toolchain
-                    )
+                    toolchain = row.target.toolchain
+                    context_id = ensure_measuring_context(session, comparable[0], options, toolchain)
                     jobs.bind_context(job_id, context_id)
-                    session.refresh(job)
+                    step.row = FairShares(session).job_to_plan(job_id)
             elif options.mode == ZERO_SHOT:  # such a job runs nothing and needs no device
                 _apply_job_plan(step, turn, (), JobPlan(finished=ANSWERS))
-            elif not step.target.virtual_device:
+            elif not row.target.virtual_device:
                 if wait_for_device(session, job, wait_limit, devices):
                     return PlannedJob(messages=turn.messages, over=True)
                 max_new_rounds = 0
+                step.row = FairShares(session).job_to_plan(job_id)
             if not turn.over and job.context_id is not None:
                 _apply_job_plan(step, turn, *_compute_job_plan(step, max_new_rounds))
             return turn
@@ -287,9 +271,9 @@ def _comparable_devices(step: _JobStep, devices: Sequence[Device]) -> Sequence[D
     If TVM was upgraded, so that no worker compiles with the job's version any more, move the
     job to the context of devices that differ only in their TVM version, and return these.
     """
-    if step.job.context_id is None or not step.options.needs_measurements:
+    context = step.row.context
+    if context is None or not step.options.needs_measurements:
         return devices
-    context = Contexts(step.session).get(step.job.context_id)
     host = machine_key_of(context)
     if comparable := [device for device in devices if machine_key_of(device) == host]:
         return comparable
@@ -297,73 +281,74 @@ def _comparable_devices(step: _JobStep, devices: Sequence[Device]) -> Sequence[D
         device for device in devices if replace(machine_key_of(device), tvm_version=host.tvm_version) == host
     ]
     workers = Workers(step.session)
-    builder = workers.builder(step.target.toolchain) if step.options.uses_builder else None
+    builder = workers.builder(step.row.target.toolchain) if step.options.uses_builder else None
     if not upgraded or builder is None or context.builder in workers.builders():
         return ()
-    ReplacedCode(step.session).move_to_new_builder(step.job.id, context, builder, upgraded[0].tvm_version)
-    step.session.refresh(step.job)
+    job_id, upgraded_to = step.row.job.id, upgraded[0].tvm_version
+    ReplacedCode(step.session).move_to_new_builder(job_id, context, builder, upgraded_to)
+    step.row = FairShares(step.session).job_to_plan(job_id)
     return upgraded
 
 
 def _compute_job_plan(step: _JobStep, max_new_rounds: int) -> tuple[Sequence[TaskHistory], JobPlan]:
     if not step.options.needs_measurements:
         return (), JobPlan(finished=ANSWERS)
-    left = FairShares(step.session).seconds_left(step.job.id)
-    if left is not None and left <= 0:
-        Rounds(step.session).cancel_queued(step.job.id)  # past the deadline
-    if not max_new_rounds and Rounds(step.session).has_open(step.job.id):
+    left, job = step.row.seconds_left, step.row.job
+    is_late = left is not None and left <= 0
+    if is_late and Rounds(step.session).cancel_queued(job.id):
+        step.row = FairShares(step.session).job_to_plan(job.id)
+    if not max_new_rounds and step.row.open_rounds:
         return (), JobPlan()  # no history would open a round, or end tuning
-    if (draft := step.draft) and draft.basis == JobBasis.of(step.session, step.job, max_new_rounds):
+    if (draft := step.draft) and draft.basis == _basis(step.row, max_new_rounds):
         return draft.tasks, draft.plan
-    return _read_and_plan(step.session, step.job, step.options, max_new_rounds)
+    tasks = TaskHistories(step.session).of(job)
+    return tasks, _plan(step.row, step.options, tasks, max_new_rounds)
 
 
-def _read_and_plan(
-    session: Session, job: Job, options: JobOptions, max_new_rounds: int
-) -> tuple[Sequence[TaskHistory], JobPlan]:
-    tasks = TaskHistories(session).of(job)
-    view = job_view(session, job, options, tasks)
-    return tasks, plan_rounds(replace(view, max_open_rounds=view.open_rounds + max_new_rounds))
+def _plan(row: JobToPlan, options: JobOptions, tasks: Sequence[TaskHistory], max_new_rounds: int) -> JobPlan:
+    view = job_view(row, options, tasks)
+    return plan_rounds(replace(view, max_open_rounds=view.open_rounds + max_new_rounds))
 
 
 def _apply_job_plan(
     step: _JobStep, turn: PlannedJob, tasks: Sequence[TaskHistory], decision: JobPlan
 ) -> None:
-    turn.has_unsettled_rounds = not all(task.is_settled for task in tasks)
+    job, target = step.row.job, step.row.target
+    turn.unsettled = None if all(task.is_settled for task in tasks) else job
     Tasks(step.session).retire(decision.retired)
-    jobs, events, job_id = Jobs(step.session), Events(step.session), step.job.id
+    jobs, events, job_id = Jobs(step.session), Events(step.session), job.id
     if reason := decision.finished:
         turn.over = True
         jobs.move_to_state(job_id, [JobState.TUNING], JobState.FINISHING)
         jobs.store_report_columns(job_id, tuning_ended=reason, is_bench=False)
         events.append(job_id, FinishingEvent(reason=reason, outlook=decision.outlook))
-        turn.messages.append(wake_worker(step.target))
+        turn.messages.append(wake_worker(target))
     task_by_id = {task.id: task for task in tasks}
     for plan_of_round in decision.rounds:
         task, searcher = task_by_id[plan_of_round.task_id], plan_of_round.searcher or step.options.search
-        row = Rounds(step.session).add(step.job, task.workload_id, plan_of_round, searcher)
+        row = Rounds(step.session).add(job, task.workload_id, plan_of_round, searcher)
         if row is None:  # another job tunes this workload right now
             continue
         place = {"round": row.index, "task": task.index, "name": task.name, "size": row.size}
         outlook = {"outlook": decision.outlook} if decision.outlook else {}
         event = place | plan_of_round.reason.to_stored_json() | outlook
         events.append(job_id, RoundPlannedEvent.model_validate(event))
-        turn.messages.append(wake_worker(step.target, step.live_builder))
+        turn.messages.append(wake_worker(target, step.live_builder))
         turn.opened += 1
         turn.candidates += plan_of_round.size
 
 
-def group_into_families(session: Session, job: Job, options: JobOptions) -> list[Message]:
+def group_into_families(session: Session, planned: JobToPlan, options: JobOptions) -> list[Message]:
     """Group the job's workloads into families, which share a cost model. Returns messages
     that train the models of families to which workloads moved."""
-    repository = WorkloadFamilies(session)
+    repository, job = WorkloadFamilies(session), planned.job
     grouping: Families = resolve("families", options.families)()
     scope = private_family_prefix(job.owner) if options.private else ""
     if options.dataset != WRITE:  # no other job's cost model learns from this job's measurements
         scope = private_family_prefix(job.id)
-    unplaced = repository.workloads_without_family(job.id)
-    if not grouping.revises and not unplaced:
+    if not grouping.revises and not planned.has_new_tasks:
         return []
+    unplaced = repository.workloads_without_family(job.id)
     old_rows = repository.members(job.id, job.target_id, f"{scope}{options.families}")
     revisable = [row.workload_id for row in old_rows if row.family] if grouping.revises else []
     rounds = repository.list_ranked_rounds(revisable, job.target_id)

@@ -21,8 +21,6 @@ from mallorn.db.repositories.fair_shares import FairShares
 from mallorn.db.repositories.job_transitions import pause_job
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import Leases, WorkItem
-from mallorn.db.repositories.rounds import Rounds
-from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.session import Database
 from mallorn.db.tables import Device, Worker
@@ -52,12 +50,11 @@ class TargetSurvey:
     able: frozenset[str]
 
 
-def survey(session: Session, target_id: int) -> TargetSurvey:
+def survey(session: Session, target_id: int, target: Target) -> TargetSurvey:
     """Return a target's devices and jobs; its cost does not depend on past rounds."""
     fresh = Devices(session).list(FRESH_SEC, target_id=target_id)
     devices = [device for device in fresh if not device.info.stopped]
-    claims = FairShares(session).claims(target_id)
-    target = Target(Targets(session).get(target_id).text)
+    claims, open_rounds = FairShares(session).claims(target_id)
     workers = Workers(session).list_tuning()
     able = [row for row in workers if not row.info.missing_tools.get(target.toolchain)]
     width = sum(row.info.width for row in able)
@@ -68,7 +65,7 @@ def survey(session: Session, target_id: int) -> TargetSurvey:
     return TargetSurvey(
         devices=tuple(devices),
         lack=None if able else explain_lack(workers, target.toolchain),
-        max_new_rounds=max(0, max_open_rounds - Rounds(session).count_open(target_id)),
+        max_new_rounds=max(0, max_open_rounds - open_rounds),
         jobs=tuple(JobShare(c.id, c.owner, c.priority, c.share_pass, c.owner_pass) for c in claims),
         able=frozenset(claim.id for claim in claims if claim.able),
     )
@@ -87,13 +84,13 @@ def plan_target(
 ) -> list[Message] | None:
     """Plan all jobs of a job's target; return messages, or None if another process does."""
     with database.transaction() as session:
-        target_id = Jobs(session).get(job_id, None).target_id
-        hold = Leases(session).claim(WorkItem.for_planning(target_id), holder, PLAN_LEASE_SEC)
+        planned = FairShares(session).job_to_plan(job_id)
+        hold = Leases(session).claim(WorkItem.for_planning(planned.job.target_id), holder, PLAN_LEASE_SEC)
     if hold is None:
         return None
     try:
         with database.session() as session:
-            target_survey = survey(session, target_id)
+            target_survey = survey(session, planned.job.target_id, planned.target)
         return _TargetStep(database, target_survey, wait_limit).plan_jobs(job_id)
     finally:
         with suppress(Unavailable, StorageFull), database.transaction() as session:
@@ -164,5 +161,5 @@ class _TargetStep:
             del self._jobs[job_id]
         if turn.opened < max_new_rounds:
             self._able.discard(job_id)
-        if turn.has_unsettled_rounds:
-            settle_rounds(self._database, job_id)
+        if turn.unsettled is not None:
+            settle_rounds(self._database, turn.unsettled)

@@ -49,11 +49,11 @@ CHECK: Final = "check-model MODEL   (it comes with the package onnx; what is imp
 
 def import_job(work: LeasedWork) -> None:
     """Import a job's model, and store its tasks."""
-    stage, runtime, job_id = stage_of(work), work.runtime, work.job_id
+    stage, runtime, job_id = stage_of(work), work.runtime, work.job.id
     with runtime.stage_run(StageKind.IMPORT, job_id, f"importing the model of job {job_id}"):
         if (builder := builder_of(stage.options)) is not None:
             with runtime.database.session() as session:
-                context_without_builder(session, job_id, builder, runtime.name, tuning=False)
+                context_without_builder(session, stage.job, builder, runtime.name, tuning=False)
         measurer = runtime.measurer(stage.options)
         if measurer.virtual_device not in ("", stage.target.virtual_device):
             target = add_virtual_device(stage.target, measurer.virtual_device)
@@ -220,10 +220,9 @@ def check_import(runtime: Runtime, job: Job) -> None:
     if not: the job waits for a live worker with that code, or is imported again."""
     if job.graph is not None and job.graph.code == code_digest():
         return
-    job_id = job.id
     with runtime.database.transaction() as session:
-        Jobs(session).lock_job(job_id)
-        job = Jobs(session).get(job_id, None)
+        Jobs(session).lock_job(job.id)
+        job = Jobs(session).get(job.id, None)
         code = (job.graph or GraphReport()).code
         if code == code_digest():
             return
@@ -232,10 +231,10 @@ def check_import(runtime: Runtime, job: Job) -> None:
         is_ours = builder is not None and context is not None and context.builder == builder
         waits = not is_ours and any(name.endswith(f"+{code}") for name in Workers(session).builders())
         if not waits:
-            ReplacedCode(session).import_again(job_id)
+            ReplacedCode(session).import_again(job.id)
     if waits:
         raise Unavailable(
-            f"code {code} extracted the tasks of job {job_id}, and worker {runtime.name} has other code. "
+            f"code {code} extracted the tasks of job {job.id}, and worker {runtime.name} has other code. "
             "The job waits for a worker with that code",
             hint="mallorn workers",
         )

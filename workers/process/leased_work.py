@@ -62,10 +62,6 @@ class LeasedWork:
     description: str = ""  # what the fleet page shows, as `begin` returned it
 
     @property
-    def job_id(self) -> str:
-        return self.job.id
-
-    @property
     def work_name(self) -> str:
         return STATES.get(self.hold.item.kind, "the round")
 
@@ -80,8 +76,8 @@ def leased_work(
     """Hold a lease for the block, on an item or on the best work that this worker can do;
     yield None if nothing can be claimed or run.
 
-    `begin` runs in the transaction of the claim, and describes the work. If the block raises, `retry_rules`
-    decides whether the work is retried, returned to the queue or given up.
+    `begin` runs in the transaction of the claim, and describes the work. If the block
+    raises, `retry_rules` decides whether the work is retried, returned or given up.
     """
     if have_sources_changed():
         STOP.stop_for_replaced_code()
@@ -102,7 +98,7 @@ def leased_work(
             # A bug in Mallorn: the lease expires, and the work is retried a few times.
             words = f"{type(error).__name__} in {work.work_name}: {error}"
             with runtime.database.transaction() as session:
-                Jobs(session).set_waiting(work.job_id, Waiting(f"{words}; the worker's log has the details"))
+                Jobs(session).set_waiting(work.job.id, Waiting(f"{words}; the worker's log has the details"))
             raise
 
 
@@ -115,7 +111,7 @@ def _claim(runtime: Runtime, wanted: WorkItem | WorkerAbility, begin: Begin | No
             hold = WorkItems(session).claim_best(wanted, runtime.name, lease_sec)
         if hold is None:
             return None
-        job = Jobs(session).of_work(hold.item)
+        job = Jobs(session).get(hold.job_id, None)
         options = KeptOptions.model_validate(job.options)
         round_fact = {"round": int(hold.item.subject)} if hold.item.kind is WorkKind.ROUND else {}
         add_log_facts(job=job.id, attempt=hold.attempt, **round_fact)

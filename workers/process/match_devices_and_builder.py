@@ -37,18 +37,17 @@ def builder_of(options: JobOptions) -> str | None:
 
 
 def context_without_builder(
-    session: Session, job_id: str, own_builder: str, worker: str, tuning: bool = True
+    session: Session, job: Job, own_builder: str, worker: str, tuning: bool = True
 ) -> Context | None:
     """Return the job's measuring context if no live worker has its builder, so that the job
     must change to another one. None if the builder is `own_builder`, or if there is no
     context. Raises Unavailable if another live worker has the builder; the job waits."""
-    context_id = Jobs(session).get(job_id, None).context_id
-    context = None if context_id is None else Contexts(session).get(context_id)
+    context = None if job.context_id is None else Contexts(session).get(job.context_id)
     if context is None or context.builder == own_builder:
         return None
     if context.builder in Workers(session).builders(tuning):
         words = (
-            f"job {job_id} is built by TVM {context.builder}, and worker {worker} has {own_builder}; "
+            f"job {job.id} is built by TVM {context.builder}, and worker {worker} has {own_builder}; "
             "it waits for another"
         )
         raise Unavailable(words, hint="mallorn workers")
@@ -69,14 +68,13 @@ def ensure_builder(runtime: Runtime, job: Job) -> Job:
     this worker's builder. Raises Unavailable if another live worker has it.
     """
     own_builder = builder_of(KeptOptions.model_validate(job.options))
-    if own_builder is None or job.context_id is None:
-        return job
     with runtime.database.session() as session:
-        if Contexts(session).get(job.context_id).builder == own_builder:
+        if own_builder is None or not context_without_builder(session, job, own_builder, runtime.name):
             return job
     with runtime.database.transaction() as session:
         Jobs(session).lock_job(job.id)
-        context = context_without_builder(session, job.id, own_builder, runtime.name)
+        job = Jobs(session).get(job.id, None)
+        context = context_without_builder(session, job, own_builder, runtime.name)
         if context is not None:
             ReplacedCode(session).move_to_new_builder(job.id, context, own_builder)
         return Jobs(session).get(job.id, None)

@@ -31,6 +31,7 @@ from mallorn.db.repositories.measurements import Measurements, NewMeasurement
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.trials import Trials
 from mallorn.db.session import Database
+from mallorn.db.tables import Round
 from mallorn.searchers.base import Proposal
 from mallorn.workers.hardware_probe.run import ensure_machine
 from mallorn.workers.host.host_lock import HostLock
@@ -171,14 +172,8 @@ class Commits:
                 time.sleep(RETRY_SEC)
 
 
-@dataclass(frozen=True, slots=True)
-class CompletedRound:
-    job_id: str
-    task_id: int
-
-
-def run_round(work: LeasedWork) -> CompletedRound:
-    """Run a leased round to its end."""
+def run_round(work: LeasedWork) -> Round:
+    """Run a leased round to its end; return its row, as it was read at the beginning."""
     start_sec, runtime, cost = time.monotonic(), work.runtime, CostMeter()
     job = ensure_builder(runtime, work.job)
     check_import(runtime, job)
@@ -213,7 +208,7 @@ def run_round(work: LeasedWork) -> CompletedRound:
         "disturbance": commits.disturbance,
     }
     close_round(runtime, round_, work.hold, RoundStats.model_validate(stats))
-    return CompletedRound(round_.row.job_id, round_.row.task_id)
+    return round_.row
 
 
 def _takes_turns_with_builds(result: MeasureResult, target: Target) -> bool:

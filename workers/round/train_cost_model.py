@@ -79,8 +79,9 @@ def train(runtime: Runtime, job_id: str, task_id: int) -> None:
         seen_upto, rows = (head.seen_upto, min(head.rows, MOST_ROWS)) if head else (0, 0)
         trials = Trials(session, job)
         fresh = trials.count_new_family_rows(family, job.target_id, MOST_ROWS, after_id=seen_upto)
-        is_full = rows == MOST_ROWS  # then old rows are not counted again
-        total = rows if is_full else trials.count_new_family_rows(family, job.target_id, MOST_ROWS)
+        total = rows if rows == MOST_ROWS else fresh  # old rows of a full family are not counted again
+        if 0 < rows < MOST_ROWS:
+            total = trials.count_new_family_rows(family, job.target_id, MOST_ROWS)
         # Tasks that join or leave the family add or remove old rows, so compare totals as well.
         if total < FIRST_ROWS or max(fresh, abs(total - rows)) < max(FIRST_ROWS, GROWTH * rows):
             return
@@ -139,15 +140,13 @@ def _fit(
 
 def _load_data(session: Session, job: Job, refit: _Refit) -> _Data:
     """Sample the labels of the family's measurements; load only the sampled rows."""
-    outlines = Trials(session, job).read_family_columns(refit.family, refit.target_id, MOST_ROWS)
+    outlines, total = Trials(session, job).read_family_columns(refit.family, refit.target_id, MOST_ROWS)
     outcomes = [Outcome.read(word) for word in outlines["outcome"]]
     numbers: dict[tuple[int, int | None], int] = {}  # latencies compare within one of these
     keys = outlines.rows("workload_id", "context_id")
     groups = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
     label = labels(outlines["latency_us"], groups, outcomes)
     useful = np.flatnonzero(is_informative(outcomes))
-    # Of a family with more rows, only a part was read.
-    total = Trials(session, job).count_new_family_rows(refit.family, refit.target_id, MOST_ROWS)
     sample = useful[bounded_sample(label[useful], MAX_ROWS, seed=total)]
     rows = Trials(session).by_ids([outlines["id"][index] for index in sample])
     owners = np.array(outlines["workload_id"], dtype=np.int64)[sample]

@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy import update
 
 from mallorn.core.states import JobState
+from mallorn.db.repositories.fair_shares import FairShares
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.learning_curves import LearningCurves
 from mallorn.db.repositories.rounds import Rounds
@@ -27,13 +28,21 @@ def begun(yard):
 def reads(monkeypatch):
     """The jobs whose histories are read."""
     jobs, read = [], TaskHistories.of
-    monkeypatch.setattr(TaskHistories, "of", lambda self, job: jobs.append(job.id) or read(self, job))
+
+    def noted(self, job, **snapshot):
+        jobs.append(job.id)
+        return read(self, job, **snapshot)
+
+    monkeypatch.setattr(TaskHistories, "of", noted)
     return jobs
 
 
 def store(yard, job, draft):
-    devices = yard.read(lambda session: survey(session, yard.workshop.target_id)).devices
-    return yard.write(lambda session: plan_job(session, job, 1, devices, draft=draft, wait_limit=None))
+    def devices(session):
+        return survey(session, yard.workshop.target_id, FairShares(session).job_to_plan(job).target).devices
+
+    listed = yard.read(devices)
+    return yard.write(lambda session: plan_job(session, job, 1, listed, draft=draft, wait_limit=None))
 
 
 @BOTH

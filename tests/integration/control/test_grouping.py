@@ -8,6 +8,7 @@ from mallorn.core.job_options import JobOptions
 from mallorn.core.targets import parse_target
 from mallorn.core.values.decision_log import PlannedRound
 from mallorn.db.repositories.cost_models import CostModels
+from mallorn.db.repositories.fair_shares import FairShares
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.rounds import Rounds
@@ -41,8 +42,8 @@ def a_job(workshop, structures=("s", "s", "t"), **options):
 
 def regroup(workshop, job_id):
     def action(session):
-        job = Jobs(session).get(job_id, None)
-        return group_into_families(session, job, JobOptions.model_validate(job.options))
+        row = FairShares(session).job_to_plan(job_id)
+        return group_into_families(session, row, JobOptions.model_validate(row.job.options))
 
     return workshop.write(action)
 
@@ -59,7 +60,7 @@ def open_round(workshop, job_id, name):
     task = tasks_of(workshop, job_id)[name]
 
     def add(session):
-        index = Rounds(session).next_index(job_id)
+        index = FairShares(session).job_to_plan(job_id).next_index
         planned = PlannedRound(task.id, index, 8, index)
         return Rounds(session).add(Jobs(session).get(job_id, None), task.workload_id, planned, "random").id
 

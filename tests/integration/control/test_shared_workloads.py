@@ -5,6 +5,7 @@ from sqlalchemy import update
 
 from mallorn.core.job_options import JobOptions
 from mallorn.core.states import JobState
+from mallorn.db.repositories.fair_shares import FairShares
 from mallorn.db.repositories.job_progress import progress
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.tasks import TaskHistories
@@ -14,8 +15,8 @@ from mallorn.services.control.plan_job import job_view
 
 def view(yard, job_id):
     def read(session):
-        job = Jobs(session).get(job_id, None)
-        return job_view(session, job, JobOptions.model_validate(job.options), TaskHistories(session).of(job))
+        row = FairShares(session).job_to_plan(job_id)
+        return job_view(row, JobOptions.model_validate(row.job.options), TaskHistories(session).of(row.job))
 
     return yard.write(read)
 

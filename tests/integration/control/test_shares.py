@@ -290,8 +290,12 @@ def counted(yard, monkeypatch, jobs):
     def remember(*args):
         statements.append(args[2])
 
+    def remember_job(self, job, **snapshot):
+        loaded.append(job.id)
+        return read(self, job, **snapshot)
+
     with monkeypatch.context() as patch:
-        patch.setattr(TaskHistories, "of", lambda self, job: loaded.append(job.id) or read(self, job))
+        patch.setattr(TaskHistories, "of", remember_job)
         event.listen(yard.workshop.database.engine, "before_cursor_execute", remember)
         opened = yard.opened(closed)
         event.remove(yard.workshop.database.engine, "before_cursor_execute", remember)
@@ -311,7 +315,12 @@ def test_a_step_reads_no_more_jobs_than_it_plans_for_however_many_there_are(yard
 
 def test_no_history_is_read_while_no_round_may_be_opened(yard, monkeypatch):
     read, loaded = TaskHistories.of, []
-    monkeypatch.setattr(TaskHistories, "of", lambda self, job: loaded.append(job.id) or read(self, job))
+
+    def remember(self, job, **snapshot):
+        loaded.append(job.id)
+        return read(self, job, **snapshot)
+
+    monkeypatch.setattr(TaskHistories, "of", remember)
     yard.devices(2)
     job = yard.job()
     assert len(yard.opened(job)) == 3

@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from sqlalchemy import exists, select, update
+from sqlalchemy import exists, func, select, update
 
 from mallorn.db.repositories.fair_shares import FairShares
 from mallorn.db.repositories.tasks import workload_is_busy
@@ -39,7 +39,10 @@ def test_a_job_is_able_if_a_task_has_no_round_in_flight_that_counts_for_it(datab
     rows.write(lambda session: session.execute(retired))
 
     def compare(session):
-        claims = {claim.id: claim.able for claim in FairShares(session).claims(rows.target_id)}
+        found, open_rounds = FairShares(session).claims(rows.target_id)
+        is_open = Round.state.in_(["queued", "leased"]), ~Round.detached
+        assert open_rounds == session.scalar(select(func.count()).select_from(Round).where(*is_open))
+        claims = {claim.id: claim.able for claim in found}
         return claims, able_by_search(session, rows.target_id)
 
     found, expected = rows.read(compare)

@@ -73,7 +73,7 @@ def test_a_job_learns_from_jobs_that_write_and_from_itself(datasets, dataset, ti
     known = datasets.ask(dataset, lambda trials, one: trials.count_learnable_by_workload([one], target))
     assert known == {datasets.workloads["w0"]: len(times_us)}
     columns = datasets.ask(
-        dataset, lambda trials, _: trials.read_family_columns("operator:matmul", target, 99)
+        dataset, lambda trials, _: trials.read_family_columns("operator:matmul", target, 99)[0]
     )
     assert set(columns["latency_us"]) == times_us
 

@@ -75,7 +75,7 @@ def test_shared_cost_models_learn_from_no_time_out_under_a_limit_below_the_defau
         failed(rows, 5, Outcome.BUILD_TIMEOUT, None),
     ]
     rows.closed_round(*hasty, *usual)
-    seen = rows.read(lambda session: Trials(session).read_family_columns("matmul", rows.target_id, 999)["id"])
+    seen, _ = rows.read(lambda session: Trials(session).read_family_columns("matmul", rows.target_id, 999))
     assert len(seen) == len(usual)
     assert rows.read(
         lambda session: Trials(session).count_new_family_rows("matmul", rows.target_id, 999)

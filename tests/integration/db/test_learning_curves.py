@@ -14,6 +14,7 @@ from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.learning_curve import MOST_POINTS, WorkloadCurve, WorkloadPoint, WorkloadRound
 from mallorn.db.measurement_codec import pack_points, unpack_points
 from mallorn.db.repositories.devices import Devices, SeenDevice
+from mallorn.db.repositories.fair_shares import FairShares
 from mallorn.db.repositories.job_transitions import ReplacedCode
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.learning_curves import LearningCurves
@@ -164,7 +165,8 @@ class Fleet(Rows):
         def compare(session):
             for job_id in self.jobs:
                 job, options = Jobs(session).get(job_id, None), JobOptions()
-                view = job_view(session, job, options, TaskHistories(session).of(job))
+                tasks = TaskHistories(session).of(job)
+                view = job_view(FairShares(session).job_to_plan(job_id), options, tasks)
                 assert rounded(view) == rounded(whole_view(session, job, options))
                 self.seen["points"] += sum(len(task.points) for task in view.tasks)
             self.seen["stored"] += session.scalar(select(func.count()).select_from(LearningCurve)) or 0

@@ -41,7 +41,7 @@ def history(rows, workload="w0", upto=None):
 
 def ids(rows):
     return rows.read(
-        lambda session: Trials(session).read_family_columns("matmul", rows.target_id, MOST)["id"]
+        lambda session: Trials(session).read_family_columns("matmul", rows.target_id, MOST)[0]["id"]
     )
 
 
@@ -141,7 +141,7 @@ def test_a_family_is_read_across_workloads_from_where_training_stopped(rows):
 
     def family(session):
         trials = Trials(session)
-        outlines = trials.read_family_columns("matmul", rows.target_id, MOST)
+        outlines, _ = trials.read_family_columns("matmul", rows.target_id, MOST)
         first, *others = outlines["id"]
         return (
             outlines,
@@ -154,7 +154,7 @@ def test_a_family_is_read_across_workloads_from_where_training_stopped(rows):
     assert [trial.candidate for trial in others] == [Candidate("sketch", (1, 2)), Candidate("sketch", (0, 2))]
     assert (len(outlines), growth) == (3, 2)
     assert (
-        len(rows.read(lambda session: Trials(session).read_family_columns("conv2d", rows.target_id, MOST)))
+        len(rows.read(lambda session: Trials(session).read_family_columns("conv2d", rows.target_id, MOST)[0]))
         == 0
     )
 
@@ -258,7 +258,8 @@ def test_of_a_family_with_more_rows_than_may_be_read_each_workload_keeps_its_new
     long.closed_round(*(long.ok(slot, 5.0 + slot, decisions=(slot, 3)) for slot in range(8)), workload="w1")
 
     def read(most):
-        columns = long.read(lambda s: Trials(s).read_family_columns("matmul", long.target_id, most))
+        columns, total = long.read(lambda s: Trials(s).read_family_columns("matmul", long.target_id, most))
+        assert total == min(most, 18)
         return list(zip(columns["workload_id"], columns["latency_us"], strict=True))
 
     whole, (first, second) = read(18), [long.workloads[name] for name in ("w0", "w1")]

@@ -71,7 +71,7 @@ def test_a_budget_in_minutes_tunes_for_half_of_it_at_least(rows, tasks, minutes,
     def left(session):
         job_id = imported(session, rows, tasks)
         session.execute(update(Job).where(Job.id == job_id).values(minutes=minutes))
-        return FairShares(session).seconds_left(job_id)
+        return FairShares(session).job_to_plan(job_id).seconds_left
 
     assert rows.write(left) / 60 == pytest.approx(tunes_min, abs=1.5)
 

@@ -7,6 +7,7 @@ from mallorn.core.job_options import KeptOptions
 from mallorn.core.states import JobState, RoundState, WorkKind
 from mallorn.core.values.fleet import WorkerInfo
 from mallorn.core.values.trial import DecidedTask
+from mallorn.db.repositories.fair_shares import FairShares
 from mallorn.db.repositories.job_progress import progress
 from mallorn.db.repositories.job_transitions import ReplacedCode
 from mallorn.db.repositories.jobs import Jobs
@@ -170,9 +171,9 @@ def test_trials_of_other_code_are_spent_and_tell_nothing_of_a_tasks_curve(fleet,
     import_job(workshop, job)
 
     def view(session):
-        row = Jobs(session).get(job, None)
-        options = KeptOptions.model_validate(row.options)
-        return job_view(session, row, options, TaskHistories(session).of(row)), progress(session, row)
+        row = FairShares(session).job_to_plan(job)
+        options = KeptOptions.model_validate(row.job.options)
+        return job_view(row, options, TaskHistories(session).of(row.job)), progress(session, row.job)
 
     spent = len(workshop.rows(job_id=job))
     seen, done = workshop.read(view)
