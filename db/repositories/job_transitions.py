@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from sqlalchemy import update
+from sqlalchemy import null, update
 from sqlalchemy.orm import Session
 
 from mallorn.core.errors import MallornError
@@ -72,7 +72,7 @@ class ReplacedCode(Jobs):
         """
         new = Contexts(self.session).ensure_built_by(old, built_by, tvm_version or old.tvm_version)
         is_bound = Job.id == job_id, Job.context_id == old.id
-        update_query = update(Job).where(*is_bound).values(context_id=new.id, machine=None)
+        update_query = update(Job).where(*is_bound).values(context_id=new.id, machine=null())
         has_moved = self.execute_and_count(update_query) == 1
         if has_moved:
             LearningCurves(self.session).drop_of_job(job_id)

@@ -4,21 +4,25 @@ from dataclasses import replace
 from itertools import cycle
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.fleet import WorkerInfo
+from mallorn.core.values.machine import Machine
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import WorkItem
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.tasks import TaskHistories
 from mallorn.db.repositories.workers import Workers
-from mallorn.db.tables import Context, Measurement, Schedule
+from mallorn.db.tables import Context, Measurement, Schedule, Worker
 from mallorn.workers.host.code_digest import current_builder_name
 from tests.fixtures.work import finish
 from tests.fixtures.workshop import ENDPOINT
 
 OTHER = replace(ENDPOINT, name="other", host_class="another")
+MACHINE = Machine(
+    cores=3, lanes=5, registers=7, in_flight=9, core_gflops=1.0, memory_gbytes_per_sec=1.0, fork_us=1.0
+)
 
 
 @pytest.fixture
@@ -131,3 +135,16 @@ def test_a_job_is_planned_for_the_newest_worker_that_runs_rounds(builds):
     job = builds.job(("w0",), trials=16)
     builds.next_round(job)
     assert built_by(builds, job) == current_builder_name()
+
+
+def test_a_job_whose_builder_is_gone_gets_its_machine_anew_from_the_worker_that_goes_on(builds):
+    see_worker(builds, "gone", tvm_version="0.27.0", builder="0.27.0+abc")
+    job = builds.job(("w0",), trials=16)
+    round_id = builds.next_round(job)
+    builds.write(lambda session: Jobs(session).bind_machine(job, MACHINE))
+    silent = update(Worker).where(Worker.id == "gone").values(last_seen=0.0)
+    builds.write(lambda session: session.execute(silent))
+    assert builds.run(round_id) is not None
+    assert built_by(builds, job) == current_builder_name()
+    machine = builds.read(lambda session: Jobs(session).get(job, None).machine)
+    assert machine not in (None, MACHINE)
