@@ -13,7 +13,8 @@ milliseconds, so a timeout means that something is stuck, and becomes Unavailabl
 Postgres: a pooler in transaction mode (pgbouncer) may run each transaction on a different
 connection, so behind one no setting outlives a transaction, and no statement is prepared
 (ADR 0049). After a failover an old primary may keep its connections open but reject
-writes: the pool drops them.
+writes: the pool drops them. The server closes connections that rest for IDLE_SEC; the pool
+lends the last used one first, so that those of a busy moment come to rest.
 
 The drivers' errors become Unavailable or StorageFull (`translate_database_errors`).
 """
@@ -43,6 +44,8 @@ T = TypeVar("T")
 # The server ends a statement at its limit; the client waits for this much longer.
 GRACE_SEC: Final = 1.0
 LOOK_EVERY_SEC: Final = 0.1
+IDLE_SEC: Final = 30
+CAN_END_IDLE: Final = 140_000  # first version of Postgres with `idle_session_timeout`
 _IS_DIRECT: Final = "is_direct"  # whether a connection leads to the server itself, not to a pooler
 
 
@@ -103,6 +106,7 @@ def create_engine(url: str, *, foreign_keys: bool = True, answer_sec: float | No
     engine = sqlalchemy.create_engine(
         address,
         pool_pre_ping=True,
+        pool_use_lifo=True,
         pool_recycle=1800,
         pool_timeout=wait_sec,
         connect_args={
@@ -127,6 +131,8 @@ def create_engine(url: str, *, foreign_keys: bool = True, answer_sec: float | No
             record.info[_IS_DIRECT] = server_pid == connection.info.backend_pid  # a pooler has ids of its own
             if record.info[_IS_DIRECT]:
                 connection.execute(f"SET {limit}")
+                if connection.info.server_version >= CAN_END_IDLE:
+                    connection.execute(f"SET idle_session_timeout = '{IDLE_SEC}s'")
             connection.commit()
 
     @event.listens_for(engine, "begin")

@@ -17,6 +17,7 @@ from mallorn.db.repositories.access_control import Usage
 from mallorn.db.repositories.stored_files import Models
 from mallorn.db.session import Database, read_clock
 from mallorn.db.tables import Task
+from tests.fixtures.waiting import wait_for
 
 MODEL = "b" * 64
 
@@ -144,7 +145,7 @@ def test_a_database_that_is_not_there_is_unavailable(url):
 
 
 @pytest.mark.postgres
-def test_nothing_but_the_limit_of_time_outlives_a_transaction(clean_postgres):
+def test_nothing_but_limits_of_time_outlives_a_transaction(clean_postgres):
     """A pooler may give connections away: behind one, nothing does (tests/faults/test_in_front.py)."""
     database = Database(clean_postgres, answer_sec=4)
     for number in range(20):
@@ -157,16 +158,41 @@ def test_nothing_but_the_limit_of_time_outlives_a_transaction(clean_postgres):
     left = [
         "SELECT name FROM pg_prepared_statements",
         # The question's own transaction says what it is.
-        "SELECT name FROM pg_settings WHERE source = 'session' AND name NOT LIKE 'transaction%'",
+        "SELECT name FROM pg_settings WHERE source = 'session' AND name NOT LIKE 'transaction%' ORDER BY 1",
         "SELECT objid::text FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
         "SELECT pg_listening_channels()",
         "SELECT relname FROM pg_class WHERE relpersistence = 't'",
     ]
     raw = database.engine.raw_connection()  # the one that all of these had
     found = [raw.cursor().execute(query).fetchall() for query in left]
-    assert found == [[], [("statement_timeout",)], *[[]] * 3]
+    assert found == [[], [("idle_session_timeout",), ("statement_timeout",)], *[[]] * 3]
     raw.close()
     assert database.engine.pool.checkedin() == 1
+    database.dispose()
+
+
+@pytest.mark.postgres
+def test_connections_of_a_busy_moment_are_closed_once_they_rest(clean_postgres, monkeypatch):
+    monkeypatch.setattr("mallorn.db.engine.IDLE_SEC", 1)
+    database = Database(clean_postgres, answer_sec=4)
+    together = threading.Barrier(4)
+
+    def use() -> int:
+        with database.session() as session:
+            server_pid = session.scalar(text("SELECT pg_backend_pid()"))
+            together.wait(30)
+        return server_pid
+
+    with ThreadPoolExecutor(4) as threads:
+        pids = [done.result(30) for done in [threads.submit(use) for _ in range(4)]]
+    among = text("SELECT count(*) FROM pg_stat_activity WHERE pid = ANY(:pids)")
+
+    def connected() -> int:
+        with database.session() as session:  # by the connection that is used again and again
+            return session.scalar(among, {"pids": pids})
+
+    assert connected() == 4
+    wait_for(lambda: connected() == 1, "all connections but one to be closed")
     database.dispose()
 
 
