@@ -34,6 +34,7 @@ from mallorn.workers.process.toolchains import missing_tools
 log = logging.getLogger(__name__)
 
 EVERY_SEC = 5.0
+LEAST_SEC = 1.0  # between two reports, however often the work changes
 EVERY_KIND: Final = frozenset({WorkKind.IMPORT, WorkKind.ROUND, WorkKind.FINISH})
 TIDY_SEC = 60.0
 # An unchanged device that any worker reported this recently is not written again.
@@ -46,7 +47,7 @@ REMEMBERED = 4096  # most recent disturbances whose times were marked
 
 
 class Heartbeat:
-    """Thread that reports every EVERY_SEC seconds, and when the worker's task changes."""
+    """Thread that reports every EVERY_SEC seconds, and soon when the worker's tasks change."""
 
     def __init__(self, database: Database, fleet: Fleet, name: str) -> None:
         self._database = database
@@ -139,9 +140,12 @@ class Heartbeat:
     def _report_repeatedly(self) -> None:
         while not self._stopped.is_set():
             self._wake.clear()
+            next_sec = time.monotonic() + LEAST_SEC
             self.report_once()
             is_early = not self._reported_devices and time.monotonic() < self._frequent_until_sec
             self._wake.wait(SOON_SEC if is_early else EVERY_SEC)
+            if not is_early:
+                self._stopped.wait(next_sec - time.monotonic())
 
     def report_once(self) -> None:
         self._update_info(lock_file=lock_identity())

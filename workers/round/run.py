@@ -1,4 +1,4 @@
-"""Run a round: claim it, propose candidates, build and measure them, commit results once a second.
+"""Run a round: claim it, propose candidates, build and measure them, commit results every few seconds.
 
 Commits are guarded by the fencing token of the attempt.
 """
@@ -50,7 +50,7 @@ from mallorn.workers.subprocesses.shutdown import STOP
 
 # A killed worker loses at most so many results, of so many seconds, and the running candidate.
 RESULTS_PER_COMMIT: Final = 16
-COMMIT_SEC: Final = 1.0
+COMMIT_SEC: Final = 3.0
 RETRY_SEC: Final = 1.0
 log = logging.getLogger(__name__)
 FEWEST: Final = 4  # valid candidates that a rank needs
