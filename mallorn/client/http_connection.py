@@ -16,6 +16,7 @@ from pydantic import JsonValue, ValidationError
 
 from mallorn.core import errors
 from mallorn.core.address_checks import is_loopback
+from mallorn.core.errors import MallornError, Unavailable
 from mallorn.core.private_files import open_output
 from mallorn.core.values.base import Value
 from mallorn.core.values.event import JobEvent, read_event
@@ -32,20 +33,20 @@ LONGEST_RETRY_AFTER_SEC: Final = 60.0
 PROXY_LIMIT: Final = "raise the limit of the proxy in front of it   (nginx: client_max_body_size)"
 Json = dict[str, JsonValue]
 V = TypeVar("V", bound=Value)
-_BY_NAME: Final[dict[str, type[errors.MallornError]]] = {
+_BY_NAME: Final[dict[str, type[MallornError]]] = {
     name: value
     for name, value in vars(errors).items()
-    if isinstance(value, type) and issubclass(value, errors.MallornError)
+    if isinstance(value, type) and issubclass(value, MallornError)
 }
 # Error classes by HTTP status; 409 gives Conflict, the first of its two classes.
 _BY_STATUS: Final = {
     value.status_code: value
     for value in reversed(_BY_NAME.values())
-    if value.__base__ is errors.MallornError and "status_code" in vars(value)
+    if value.__base__ is MallornError and "status_code" in vars(value)
 }
 
 
-class AnswerLost(errors.Unavailable):
+class AnswerLost(Unavailable):
     """The connection broke, or a proxy gave up, before the coordinator answered."""
 
 
@@ -57,7 +58,7 @@ class Retries:
         self._deadline_sec = deadline_sec
         self.failures = 0
 
-    def pause_after(self, error: errors.MallornError) -> None:
+    def pause_after(self, error: MallornError) -> None:
         """Sleep before the next attempt: ever longer, or as long as the coordinator asks.
 
         Raises `error` after too many failures in a row.
@@ -115,7 +116,7 @@ class Connection:
         return self._json("GET", path, params={k: v for k, v in params.items() if v is not None})
 
     def value(self, kind: type[V], path: str, **params: Any) -> V:
-        """Send a GET request and parse the answer. Raises Unavailable unless a `kind`."""
+        """Send a GET request and parse the answer. Raises Unavailable if it is no `kind`."""
         return self.parse_as(kind, self.get(path, **params))
 
     def values(self, kind: type[V], path: str, **params: Any) -> list[V]:
@@ -142,7 +143,7 @@ class Connection:
             return kind.model_validate(body)
         except ValidationError as error:
             wrong = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
-            raise errors.Unavailable(
+            raise Unavailable(
                 f"{self.url} does not answer like a Mallorn coordinator of version {VERSION}: {wrong}",
                 hint="check --url or MALLORN_URL",
             ) from error
@@ -162,7 +163,7 @@ class Connection:
         while True:
             try:
                 return self._json("POST", path, json=body, headers=headers, timeout=timeout)
-            except errors.Unavailable as error:
+            except Unavailable as error:
                 retries.pause_after(error)
 
     def patch(self, path: str, body: Any) -> Any:
@@ -230,7 +231,7 @@ class Connection:
                 part_file.flush()
                 if etag != f'"{sha256_of(part)}"':
                     message = f"what {self.url} sent of {path} is damaged: its digest is wrong"
-                    raise errors.Unavailable(message, hint="type the command again")
+                    raise Unavailable(message, hint="type the command again")
                 part.replace(file)
             finally:
                 part.unlink(missing_ok=True)
@@ -256,8 +257,8 @@ class Connection:
                 # Streams also end without an error when the coordinator shuts down.
                 if is_over():
                     return
-                failure = errors.Unavailable(f"{self.url} ended its events before their last")
-            except errors.Unavailable as error:
+                failure = Unavailable(f"{self.url} ended its events before their last")
+            except Unavailable as error:
                 failure = error
             _check_time(deadline_sec)
             if self.is_closed:
@@ -281,7 +282,7 @@ class Connection:
             return response.json()
         except ValueError:
             message = f"{self.url} does not answer like a Mallorn coordinator"
-            raise errors.Unavailable(message, hint="check --url or MALLORN_URL") from None
+            raise Unavailable(message, hint="check --url or MALLORN_URL") from None
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -289,7 +290,7 @@ class Connection:
             yield
         except httpx.ConnectError:
             message = f"no coordinator answers at {self.url}"
-            raise errors.Unavailable(message, hint="mallorn up   (or set --url / MALLORN_URL)") from None
+            raise Unavailable(message, hint="mallorn up   (or set --url / MALLORN_URL)") from None
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise errors.InvalidRequest(
                 f"{self.url!r} is not a URL: {error}", hint="--url http://127.0.0.1:8000"
@@ -297,7 +298,7 @@ class Connection:
         except RuntimeError as error:
             if not self.is_closed:
                 raise
-            raise errors.Unavailable(
+            raise Unavailable(
                 f"this connection to {self.url} is closed",
                 hint="mallorn up   (in Python: mallorn.Client().job(ID))",
             ) from error
@@ -311,10 +312,10 @@ def sha256_of(file: Path) -> str:
         return file_digest(content, "sha256").hexdigest()
 
 
-def error_from(response: httpx.Response) -> errors.MallornError:
+def error_from(response: httpx.Response) -> MallornError:
     """Convert an error response to an exception of the class that it names."""
     is_answer_lost = response.status_code in (502, 504)
-    fallback = AnswerLost if is_answer_lost else _BY_STATUS.get(response.status_code, errors.MallornError)
+    fallback = AnswerLost if is_answer_lost else _BY_STATUS.get(response.status_code, MallornError)
     try:
         body = response.json()
     except ValueError:
