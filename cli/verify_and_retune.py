@@ -170,10 +170,11 @@ def proof_file(
     bytes of model, manifests and records, the code that compiles, the machine's class and the
     tolerance. It lies in the user's cache, so that no change of the schedules changes a proof."""
     from mallorn.workers.device.detect_host import read_host_facts
-    from mallorn.workers.host.code_digest import code_digest
+    from mallorn.workers.host.code_digest import current_builder_name
 
     with as_onnx(model) as file:
-        parts = [model_id_of(file, inputs), exported.target.text, code_digest(), str(tolerance)]
+        builder = current_builder_name(exported.target.toolchain)
+        parts = [model_id_of(file, inputs), exported.target.text, builder, str(tolerance)]
     parts += [read_host_facts()["host_class"], *_digests(exported), *(_digests(baseline) if baseline else ())]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "mallorn" / "proofs" / f"{sha256(' '.join(parts).encode()).hexdigest()}.json"

@@ -39,7 +39,7 @@ def queues_to_consume(kinds: Sequence[str]) -> list[str]:
         names.append(queues.queue_of_work(queues.IMPORT))
     if queues.ROUNDS in kinds or queues.FINISH in kinds:
         for toolchain in (name for name, missing in missing_tools().items() if not missing):
-            for builder in ("", current_builder_name()):
+            for builder in ("", current_builder_name(toolchain)):
                 names.append(queues.queue_of_work(queues.capability(toolchain, builder)))
     return names
 

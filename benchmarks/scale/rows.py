@@ -18,7 +18,7 @@ from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.tasks import NewTask, Tasks
 from mallorn.db.repositories.workloads import NewWorkload, Workloads
 from mallorn.db.session import Database
-from mallorn.workers.host.code_digest import code_digest, current_builder_name
+from mallorn.workers.host.code_digest import code_digest, current_code_name
 from mallorn.workers.interfaces.tensor_arguments import Arguments, Tensor, pack_arguments
 
 OWNER: Final = "local"  # the owner of requests without a key
@@ -59,7 +59,7 @@ def add_devices(database: Database, targets: list[str], count: int) -> None:
             del described["target"]
             device = SeenDevice(target_id=ids[number % len(ids)], **described)  # type: ignore[arg-type]
             Devices(session).record_seen(device)
-        machine, builder = assume_typical_cpu(THREADS, LANES), current_builder_name()
+        machine, builder = assume_typical_cpu(THREADS, LANES), current_code_name()
         for target_id in ids:
             key = MachineKey(target_id, HOST_CLASS, TVM_VERSION, THREADS)
             Devices(session).store_machine(key, machine, "", builder)

@@ -28,10 +28,10 @@ SILENT: Final = "the worker died or stopped responding"
 
 @dataclass(frozen=True, slots=True)
 class WorkerAbility:
-    """The work that a worker can do: kinds of work, its builder, toolchains and devices."""
+    """The work that a worker can do: kinds of work, its builders, toolchains and devices."""
 
     kinds: frozenset[WorkKind]
-    builder: str
+    builders: frozenset[str]
     other_builders: frozenset[str] = frozenset()  # of other live workers, which go on with their jobs
     lacking_toolchains: frozenset[str] = frozenset()
     devices: frozenset[MachineKey] = frozenset()
@@ -265,5 +265,5 @@ def _is_built_by(ability: WorkerAbility) -> ColumnElement[bool]:
     """Return the condition that a worker may build for a job: it has the builder of the
     job's measurements, or no other live worker has it."""
     builder = func.coalesce(Context.built_by, Context.tvm_version)
-    is_ours = builder == ability.builder, builder.not_in(ability.other_builders)
+    is_ours = builder.in_(ability.builders), builder.not_in(ability.other_builders)
     return or_(Job.context_id.is_(None), *is_ours)

@@ -39,12 +39,12 @@ class Workers(Repository):
     def builder(self, toolchain: str) -> str | None:
         """Return the builder of a toolchain's newest live worker of rounds, or None."""
         infos = [row.info for row in self.list_tuning() if not row.info.missing_tools.get(toolchain)]
-        return next((info.builder for info in reversed(infos) if info.builder), None)
+        return next((info.builder_for(toolchain) for info in reversed(infos) if info.builder), None)
 
     def builders(self, tuning: bool = True) -> set[str]:
         """Return live workers' builders or TVM versions, by default of tuning ones."""
         infos = [row.info for row in self.list(FRESH_SEC) if not row.info.stopped]
-        return {info.builder or info.tvm_version for info in infos if info.can_tune or not tuning}
+        return {name for info in infos if info.can_tune or not tuning for name in info.builders}
 
     def hosts(self, ids: Collection[str]) -> set[str]:
         return set(self.session.scalars(select(Worker.host_id).where(Worker.id.in_(ids))))

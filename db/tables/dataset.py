@@ -68,7 +68,7 @@ class Context(Base):
     target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
     host_class: Mapped[str]
     tvm_version: Mapped[str]  # of the device
-    built_by: Mapped[str | None]  # TVM version and code digest of the builder; None: not reported
+    built_by: Mapped[str | None]  # name of the builder (workers/host/code_digest.py); None: not reported
     threads: Mapped[int]  # TVM_NUM_THREADS of the measuring process, as it reported it
     evaluator: Mapped[Json]  # number, repeat, min_repeat_ms, cache state, stopping rule
 
@@ -218,7 +218,7 @@ class FeatureRow(Base):
     target_id: Mapped[int] = mapped_column(BigId, ForeignKey("targets.id"), primary_key=True)
     view: Mapped[str] = mapped_column(primary_key=True)  # its name, e.g. "statements"
     version: Mapped[int] = mapped_column(SmallInteger, primary_key=True)  # of the view
-    tvm_version: Mapped[str] = mapped_column(primary_key=True)  # with the digest of the code around it
+    tvm_version: Mapped[str] = mapped_column(primary_key=True)  # as `current_code_name` says
     candidate: Mapped[str] = mapped_column(primary_key=True)  # mallorn.searchers.space.Candidate.key
     numbers: Mapped[bytes | None] = mapped_column(LargeBinary)  # zstd of float32; None: cannot be lowered
 

@@ -50,7 +50,7 @@ class KnownLibraries:
         job = stage.job
         graph = stage.graph_report.model_dump(mode="json", include={"recipe", "dynamic"})
         target_and_shapes = stage.target.text, stage.options.input_shapes
-        made_for = _digest_of(graph, target_and_shapes, current_builder_name())
+        made_for = _digest_of(graph, target_and_shapes, current_builder_name(stage.target.toolchain))
         root = stage.runtime.settings.data_dir / LIBRARIES
         return cls(root / folder_name(job.model_id, job.owner), made_for)
 

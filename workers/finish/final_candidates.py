@@ -141,9 +141,9 @@ def _contest_of_measured_candidates(
     best = fastest_trials(trials, job, task, count, WITHIN)
     count = BROUGHT if best else TOP
     incomparable = trials.best_incomparable(task.workload_id, job.target_id, count, job.context_id)
-    guesses = trials.list_fastest_of_first(
-        task.workload_id, job.target_id, job.context_id, DEFAULT, TOP, limits_of(options)
-    )
+    limits = limits_of(options, stage.target)
+    where = task.workload_id, job.target_id, job.context_id
+    guesses = trials.list_fastest_of_first(*where, DEFAULT, TOP, limits)
     return contest_of_trials(session, task, workload, (*best, *incomparable, *guesses[:1]), guesses)
 
 

@@ -43,7 +43,7 @@ from mallorn.workers.finish.final_candidates import (
 from mallorn.workers.finish.job_model import JobModel
 from mallorn.workers.finish.numeric_check import Checker
 from mallorn.workers.finish.step_log import StepLog
-from mallorn.workers.host.code_digest import code_digest
+from mallorn.workers.host.code_digest import current_builder_name
 from mallorn.workers.measure.measurer_interface import MeasureInput, Measurer, number_candidates
 from mallorn.workers.measure.tracked_devices import of_class
 from mallorn.workers.measure.tvm_space import TvmSpace
@@ -116,7 +116,7 @@ class StoredDecisions:
         """Load the winners that the same code chose after as many trials of the job."""
         with stage.runtime.database.session() as session:
             trials = progress(session, Jobs(session).get(stage.job.id, None)).spent
-            steps = FinishSteps(session).read_decisions(stage.job.id, trials, code_digest())
+            steps = FinishSteps(session).read_decisions(stage.job.id, trials, _code_of(stage))
             keys = {candidate.sketch for step in steps.values() for candidate in step.candidates}
             return cls(stage, trials, steps, Sketches(session).by_key(keys))
 
@@ -141,9 +141,13 @@ class StoredDecisions:
             guess=next((_pack(guess, contest) for guess in contest.guesses), None),
             winner=stored_winner,
             sec=decision.sec,
-            code=code_digest(),
+            code=_code_of(self.stage),
         )
         FinishSteps(session).store(self.stage.hold, contest.task.id, self.trials, step)
+
+
+def _code_of(stage: LeasedStage) -> str:
+    return current_builder_name(stage.target.toolchain)
 
 
 def _unpack_winner(winner: DecidedWinner, contest: Contest) -> Winner:

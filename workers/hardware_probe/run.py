@@ -23,7 +23,7 @@ from mallorn.db.repositories.trials import Trials
 from mallorn.db.repositories.workloads import Workloads
 from mallorn.db.tables import Job
 from mallorn.workers.hardware_probe.measure_machine import probe_device_machine
-from mallorn.workers.host.code_digest import current_builder_name
+from mallorn.workers.host.code_digest import current_code_name
 from mallorn.workers.interfaces.tensor_arguments import unpack_arguments
 from mallorn.workers.measure.roofline_check import REFUSED
 from mallorn.workers.measure.tvm_space import assume_machine
@@ -64,7 +64,7 @@ def ensure_machine(
             record = Devices(session).find_newest_machine_of_target(job.target_id)
     elif machine_key is not None:
         record = _measure_or_await_machine(runtime, machine_key, target, patience_sec)
-    machine_here = None if record is None else record.machine_for_builder(current_builder_name())
+    machine_here = None if record is None else record.machine_for_builder(current_code_name())
     machine = machine_here or assume_machine(target, runtime.compiler)
     with runtime.database.transaction() as session:
         Jobs(session).bind_machine(job_id, machine)
@@ -77,7 +77,7 @@ def load_measured_machine(runtime: Runtime, job_id: str) -> Machine | None:
         if job.context_id is None:
             return None
         record = Devices(session).machine_of(machine_key_of(Contexts(session).get(job.context_id)))
-    return record.machine if record is not None and record.builder == current_builder_name() else None
+    return record.machine if record is not None and record.builder == current_code_name() else None
 
 
 def measure_device(runtime: Runtime, name: str) -> None:
@@ -111,7 +111,7 @@ def _measure_or_await_machine(
 
 def _load_current_machine(runtime: Runtime, machine_key: MachineKey) -> DeviceMachine | None:
     with runtime.database.session() as session:
-        return Devices(session).fresh_machine_of(machine_key, AGAIN_SEC, current_builder_name())
+        return Devices(session).fresh_machine_of(machine_key, AGAIN_SEC, current_code_name())
 
 
 def measure_and_store_machine(
@@ -132,7 +132,7 @@ def measure_and_store_machine(
         record = Devices(session).machine_of(machine_key) or DeviceMachine()
     try:
         machine, reason = (None, DIED) if is_given_up else measure_machine(runtime, hold, machine_key, target)
-        measured_by = current_builder_name()
+        measured_by = current_code_name()
         old_machine, is_ours = record.machine, record.builder == measured_by
         if old_machine is not None and machine is None:
             machine, measured_by, reason = old_machine, record.builder, "" if is_ours else reason
@@ -182,7 +182,7 @@ def remeasure_if_beaten(runtime: Runtime, job_id: str) -> None:
         if job.context_id is None or job.state != JobState.DONE:
             return
         machine_key = machine_key_of(Contexts(session).get(job.context_id))
-        machine = Devices(session).find_outdated_machine(machine_key, SURE_SEC, current_builder_name())
+        machine = Devices(session).find_outdated_machine(machine_key, SURE_SEC, current_code_name())
         if machine is None:
             return
         # If the measured peak is far too low, honest times are refused and cannot beat it.

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from mallorn.core.errors import CodeReplaced, HostFault
+from mallorn.core.targets import CUDA, NATIVE
 from mallorn.graphc.export.cuda_toolkit import find_nvcc
 from mallorn.graphc.export.zip_graphc import digest
 from mallorn.workers.host.linker import find_c_compiler, link_command
@@ -24,17 +25,31 @@ VARIABLE: Final = "MALLORN_CODE"
 TVM_VERSION: Final = version("apache-tvm")
 ABSENT: Final = "absent"
 _PACKAGES: Final = ("mallorn.graphc", "mallorn.workers.tvm", "mallorn.workers.features")
+_NVCC: Final = "nvcc"
+_TOOLS: Final = frozenset({"compiler", "linker", _NVCC})  # names in `code_parts`
 _WHEELS: Final = ("apache-tvm", "apache-tvm-ffi")
 
 
 def code_digest() -> str:
-    """Return a short hash of everything in `code_parts`."""
-    return sha256(repr(sorted(code_parts().items())).encode()).hexdigest()[:CHARS]
+    """Return a short hash of `code_parts` without tools: of the code that makes tasks."""
+    return _short_hash({name: part for name, part in code_parts().items() if name not in _TOOLS})
 
 
-def current_builder_name() -> str:
-    """Return the name, stored with results, of the code that builds candidates."""
+def current_code_name() -> str:
+    """Return the name of the code on which features and measured peak rates depend."""
     return f"{TVM_VERSION}+{code_digest()}"
+
+
+def current_builder_name(toolchain: str = NATIVE) -> str:
+    """Return the name, stored with results, of the code and the tools that build candidates."""
+    names = _TOOLS if toolchain == CUDA else _TOOLS - {_NVCC}
+    tools = {name: part for name, part in code_parts().items() if name in names}
+    return f"{current_code_name()}.{_short_hash(tools)}"
+
+
+def is_code_of(code: str, builder: str) -> bool:
+    """Return whether a builder of this name has the code with this digest."""
+    return builder.partition("+")[2].partition(".")[0] == code
 
 
 @cache
@@ -47,7 +62,7 @@ def code_parts() -> Mapping[str, str]:
         linker = None
     tools = {"compiler": _version_of(find_c_compiler()), "linker": _version_of(linker)}
     if nvcc := find_nvcc():
-        tools["nvcc"] = _version_of(nvcc, line=-1)
+        tools[_NVCC] = _version_of(nvcc, line=-1)
     return source_parts() | tools
 
 
@@ -79,7 +94,11 @@ def refuse_if_code_changed(methods: Served) -> Served:
 
 
 def _digest_of_sources() -> str:
-    return sha256(repr(sorted(source_parts().items())).encode()).hexdigest()[:CHARS]
+    return _short_hash(source_parts())
+
+
+def _short_hash(parts: Mapping[str, str]) -> str:
+    return sha256(repr(sorted(parts.items())).encode()).hexdigest()[:CHARS]
 
 
 def _version_of(program: str | None, line: int = 0) -> str:

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from mallorn.core.errors import ClassRefused, InvalidModel, InvalidRequest, Unavailable
 from mallorn.core.job_options import KeptOptions
 from mallorn.core.states import JobState, StageKind
-from mallorn.core.targets import parse_target
+from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.event import ImportedEvent
 from mallorn.core.values.graph_report import GraphReport, StoredRecipe
 from mallorn.core.virtual_devices import add_virtual_device
@@ -27,7 +27,7 @@ from mallorn.db.repositories.trials import Trials
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.repositories.workloads import NewWorkload, Workloads, tir_of
 from mallorn.db.tables import Job
-from mallorn.workers.host.code_digest import code_digest
+from mallorn.workers.host.code_digest import code_digest, is_code_of
 from mallorn.workers.host.pause_while_timing import paused_while_timing
 from mallorn.workers.interfaces.model_compiler import REGION, Extraction, ModelCompiler, ModelTask, Shapes
 from mallorn.workers.interfaces.tensor_arguments import pack_arguments, unpack_arguments
@@ -51,7 +51,7 @@ def import_job(work: LeasedWork) -> None:
     """Import a job's model, and store its tasks."""
     stage, runtime, job_id = stage_of(work), work.runtime, work.job.id
     with runtime.stage_run(StageKind.IMPORT, job_id, f"importing the model of job {job_id}"):
-        if (builder := builder_of(stage.options)) is not None:
+        if (builder := builder_of(stage.options, stage.target)) is not None:
             with runtime.database.session() as session:
                 context_without_builder(session, stage.job, builder, runtime.name, tuning=False)
         measurer = runtime.measurer(stage.options)
@@ -226,10 +226,12 @@ def check_import(runtime: Runtime, job: Job) -> None:
         code = (job.graph or GraphReport()).code
         if code == code_digest():
             return
-        builder = builder_of(KeptOptions.model_validate(job.options))
+        target = Target(Targets(session).get(job.target_id).text)
+        builder = builder_of(KeptOptions.model_validate(job.options), target)
         context = None if job.context_id is None else Contexts(session).get(job.context_id)
         is_ours = builder is not None and context is not None and context.builder == builder
-        waits = not is_ours and any(name.endswith(f"+{code}") for name in Workers(session).builders())
+        others = Workers(session).builders()
+        waits = not is_ours and any(is_code_of(code, name) for name in others)
         if not waits:
             ReplacedCode(session).import_again(job.id)
     if waits:

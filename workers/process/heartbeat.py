@@ -16,7 +16,7 @@ from mallorn.core.host_id import host_id
 from mallorn.core.log_setup import log_survived_error
 from mallorn.core.registry import list_runnable_cost_models
 from mallorn.core.states import WorkKind
-from mallorn.core.targets import parse_target
+from mallorn.core.targets import CUDA, parse_target
 from mallorn.core.values.fleet import WorkerInfo
 from mallorn.db.repositories.base import ERROR_CHARS
 from mallorn.db.repositories.claim_and_release_work import WorkerAbility
@@ -64,7 +64,7 @@ class Heartbeat:
         self._next_device_poll_sec = 0.0  # a wake-up never announces news of devices
         self._frequent_until_sec = 0.0
         self._reported_devices: set[tuple[str, MachineKey]] = set()
-        self.ability = WorkerAbility(frozenset(), "")
+        self.ability = WorkerAbility(frozenset(), frozenset())
         self._handled_disturbances: deque[object] = deque(maxlen=REMEMBERED)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._report_repeatedly, name="roll-call", daemon=True)
@@ -96,10 +96,11 @@ class Heartbeat:
             sandbox=sandbox,
             tvm_version=TVM_VERSION,
             builder=current_builder_name(),
+            cuda_builder="" if missing_tools()[CUDA] else current_builder_name(CUDA),
             missing_tools=dict(missing_tools()),
         )
         lacking = frozenset(toolchain for toolchain, missing in missing_tools().items() if missing)
-        self.ability = WorkerAbility(kinds, current_builder_name(), lacking_toolchains=lacking)
+        self.ability = WorkerAbility(kinds, self._info.builders, lacking_toolchains=lacking)
         self._thread.start()
 
     def stop(self) -> None:
@@ -185,7 +186,7 @@ class Heartbeat:
         with self._database.transaction() as session:
             workers = Workers(session)
             workers.record_seen(self._name, host_id(), self._info, self._busy_with)
-            others = workers.builders(self._info.can_tune) - {self.ability.builder}
+            others = workers.builders(self._info.can_tune) - self.ability.builders
         self.ability = replace(self.ability, other_builders=frozenset(others))
 
     def report_devices(self) -> None:

@@ -14,6 +14,7 @@ from mallorn.core.log_setup import log_survived_error
 from mallorn.core.states import WorkKind
 from mallorn.core.targets import NATIVE
 from mallorn.db.repositories.claim_and_release_work import WorkItems
+from mallorn.workers.host.code_digest import current_builder_name
 from mallorn.workers.process.worker_runtime import Runtime
 
 EVERY_SEC: Final = 1.0
@@ -47,7 +48,7 @@ class Lookout:
     def look(self) -> None:
         """Wake workers if this one is free and work that it can do waits for long."""
         ability = self._runtime.roll_call.ability
-        capability = queues.capability(NATIVE, ability.builder)
+        capability = queues.capability(NATIVE, current_builder_name())
         abilities = {
             queues.IMPORT: ability.for_kinds(WorkKind.IMPORT),
             capability: ability.for_kinds(WorkKind.ROUND, WorkKind.FINISH),

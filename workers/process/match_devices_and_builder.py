@@ -7,11 +7,13 @@ from sqlalchemy.orm import Session
 
 from mallorn.core.errors import Unavailable
 from mallorn.core.job_options import JobOptions, KeptOptions
+from mallorn.core.targets import Target
 from mallorn.db.repositories.devices import MachineKey, machine_key_of
 from mallorn.db.repositories.job_transitions import ReplacedCode
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.measurement_filters import TrialLimits
 from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.tables import Context, Job
 from mallorn.workers.device.device_class import DeviceClass
@@ -31,9 +33,9 @@ def class_of_job(session: Session, job: Job) -> DeviceClass | None:
     return class_of(machine_key_of(Contexts(session).get(job.context_id)))
 
 
-def builder_of(options: JobOptions) -> str | None:
-    """Return the name of this worker's builder; None if the job's measurer needs no TVM."""
-    return current_builder_name() if options.uses_builder else None
+def builder_of(options: JobOptions, target: Target) -> str | None:
+    """Return this worker's builder for a target; None if the job's measurer needs no TVM."""
+    return current_builder_name(target.toolchain) if options.uses_builder else None
 
 
 def context_without_builder(
@@ -54,9 +56,9 @@ def context_without_builder(
     return context
 
 
-def limits_of(options: JobOptions) -> TrialLimits:
+def limits_of(options: JobOptions, target: Target) -> TrialLimits:
     """Return what limits a job's trials: its builder (or measurer) and its timeouts."""
-    builder_name = builder_of(options) or options.measurer
+    builder_name = builder_of(options, target) or options.measurer
     return TrialLimits(builder_name, options.build_timeout_sec, options.run_timeout_sec)
 
 
@@ -67,9 +69,11 @@ def ensure_builder(runtime: Runtime, job: Job) -> Job:
     If no live worker has the builder of the job's context, move the job to a context with
     this worker's builder. Raises Unavailable if another live worker has it.
     """
-    own_builder = builder_of(KeptOptions.model_validate(job.options))
+    if not KeptOptions.model_validate(job.options).uses_builder:
+        return job
     with runtime.database.session() as session:
-        if own_builder is None or not context_without_builder(session, job, own_builder, runtime.name):
+        own_builder = current_builder_name(Targets(session).get(job.target_id).toolchain)
+        if not context_without_builder(session, job, own_builder, runtime.name):
             return job
     with runtime.database.transaction() as session:
         Jobs(session).lock_job(job.id)

@@ -14,7 +14,7 @@ from mallorn.costmodels.views import VIEWS
 from mallorn.db.repositories.feature_cache import Features, FeatureSource
 from mallorn.db.session import Database
 from mallorn.searchers.space import Candidate, Sketch
-from mallorn.workers.host.code_digest import current_builder_name
+from mallorn.workers.host.code_digest import current_code_name
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
 from mallorn.workers.subprocesses.errors import (
     HOSTS_DOING,
@@ -74,7 +74,7 @@ class FeatureLookup:
             return FeatureRows(rows, np.ones(len(candidates), dtype=np.bool_))
         shape = VIEWS[view]
         by_key = {candidate.key: candidate for candidate in candidates}
-        source = FeatureSource(work.workload_id, work.target_id, view, shape.version, current_builder_name())
+        source = FeatureSource(work.workload_id, work.target_id, view, shape.version, current_code_name())
         with self.database.session() as session:
             found = Features(session).read(source, list(by_key))
         failed = _unanswered.setdefault(self.database, set())

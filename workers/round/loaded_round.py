@@ -66,8 +66,9 @@ class LoadedRound:
 
 
 def load_round(session: Session, round_id: int) -> LoadedRound:
-    row, job, task, workload, target, context, proposer = Rounds(session).load(round_id)
+    row, job, task, workload, target_row, context, proposer = Rounds(session).load(round_id)
     options = KeptOptions.model_validate(job.options)
+    target = Target(target_row.text)
     if proposer is not None and not reads_current_view(proposer.name, str(proposer.metrics.get("view", ""))):
         proposer = None  # an earlier attempt chose it with other code
     model = None if proposer is None else model_of(proposer)
@@ -75,14 +76,14 @@ def load_round(session: Session, round_id: int) -> LoadedRound:
         model = create_unfitted_model(options.cost_model, row.reason.skipped_parts)
     # Context 0 does not exist, so a job whose device is unknown has no history.
     history = Trials(session, job).history(
-        row.workload_id, row.target_id, row.seen_upto, job.context_id or 0, limits_of(options)
+        row.workload_id, row.target_id, row.seen_upto, job.context_id or 0, limits_of(options, target)
     )
     return LoadedRound(
         row=row,
         task_index=task.index,
         task_name=task.name,
         options=options,
-        target=Target(target.text),
+        target=target,
         like=None if context is None else class_of(machine_key_of(context)),
         machine=job.machine,
         program=program_of(workload),
@@ -102,7 +103,7 @@ def find_tried(database: Database, round_: LoadedRound, candidates: Sequence[Can
     with database.session() as session:
         job = Jobs(session).get(row.job_id, None)
         of_round = row.workload_id, row.target_id, row.seen_upto, job.context_id or 0
-        limits = limits_of(round_.options)
+        limits = limits_of(round_.options, round_.target)
         trials = Trials(session, job).history(*of_round, limits, frozenset(candidates))
     return {trial.candidate for trial in trials if trial.outcome not in UNDECIDED}
 

@@ -126,7 +126,7 @@ class Commits:
     ) -> list[NewMeasurement]:
         sketches = stored.sketches(session, [self._sketches[result.slot] for result in results])
         sites = stored.sites(session, [result.endpoint for result in results])
-        limits = limits_of(self.round_.options)
+        limits = limits_of(self.round_.options, self.round_.target)
         rows = []
         for result, site in zip(results, sites, strict=True):
             proposal = self.proposals[result.slot]

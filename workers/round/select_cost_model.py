@@ -21,7 +21,7 @@ from mallorn.costmodels.views import VIEWS
 from mallorn.db.repositories.cost_models import BaseHead, CostModels
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.tables import CostModelRow, Round
-from mallorn.workers.host.code_digest import current_builder_name
+from mallorn.workers.host.code_digest import current_code_name
 
 
 def model_of(row: CostModelRow) -> CostModel:
@@ -42,13 +42,13 @@ def _load(name: str, blob: bytes) -> CostModel:
 
 def current_feature_view(name: str) -> str:
     """Return the feature view that a cost-model class reads: its name, its version and, if
-    its features need lowered code, this worker's builder. Raises UnknownName if there is no
+    its features need lowered code, this worker's code. Raises UnknownName if there is no
     such class, PluginFailed if a plugin fails, MissingPackage if its library is missing."""
     kind: type[CostModel] = resolve("cost_model", name)
     view = VIEWS.get(kind.view)
     if view is None:  # a user's own view, which has no version
         return kind.view
-    return f"{view.name}/{view.version}" + (f" {current_builder_name()}" if view.lowered else "")
+    return f"{view.name}/{view.version}" + (f" {current_code_name()}" if view.lowered else "")
 
 
 def reads_current_view(name: str, view: str) -> bool:

@@ -52,7 +52,7 @@ def get_or_create_context(
         endpoint.tvm_version,
         endpoint.threads,
         options.timing(),
-        builder_of(options),
+        builder_of(options, target),
     )
 
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from mallorn.core.host_id import share_locks
 from mallorn.core.states import RoundState, StageKind
+from mallorn.core.targets import CUDA
 from mallorn.core.values.base import Value
 from mallorn.core.values.machine import Machine
 
@@ -111,8 +112,9 @@ class WorkerInfo(Value):
     ] = None
     tvm_version: Annotated[str, Field(description="TVM that it builds with; empty: not reported.")] = ""
     builder: Annotated[
-        str, Field(description="TVM version and digest of the code around it; empty: not reported.")
+        str, Field(description="TVM, code, compiler and linker that build for CPUs; empty: not reported.")
     ] = ""
+    cuda_builder: Annotated[str, Field(description="The same for CUDA, with nvcc.")] = ""
     missing_tools: Annotated[
         dict[str, str], Field(description="By toolchain, what it lacks to build with it; empty: nothing.")
     ] = Field(default_factory=dict)
@@ -128,6 +130,14 @@ class WorkerInfo(Value):
     device_list_error: Annotated[
         str, Field(description="Why it could not list the devices just now; empty: it could.")
     ] = ""
+
+    @property
+    def builders(self) -> frozenset[str]:
+        """Names of its builders; of a version that reports none, its TVM's."""
+        return frozenset({self.builder or self.tvm_version, self.cuda_builder} - {""})
+
+    def builder_for(self, toolchain: str) -> str:
+        return (toolchain == CUDA and self.cuda_builder) or self.builder
 
 
 class DeviceStatus(Value):

@@ -20,11 +20,12 @@ from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.tables import Context, Job
 from mallorn.services.control import plan_target as planning
+from mallorn.workers.host.code_digest import current_builder_name
 from mallorn.workers.process.lookout import Lookout
 from tests.fixtures.database import BACKENDS, BOTH
 from tests.fixtures.workshop import Workshop
 
-ANOTHER = "another builder"
+ANOTHER = frozenset({"another builder"})
 
 
 @pytest.fixture(autouse=True)
@@ -102,12 +103,12 @@ def test_a_claim_does_not_wait_for_one_that_is_not_committed(workshop: Workshop)
 
 def test_work_goes_to_the_builder_of_its_measurements_while_a_live_worker_has_it(workshop: Workshop) -> None:
     workshop.next_round(workshop.job())
-    own = workshop.ability().builder
+    own = current_builder_name()
     workshop.write(lambda session: session.execute(update(Context).values(built_by=own)))
-    assert workshop.claim(builder=ANOTHER, other_builders=frozenset({own})) is None
+    assert workshop.claim(builders=ANOTHER, other_builders=frozenset({own})) is None
     assert workshop.has_waiting(longer_than_sec=0.0)
-    assert not workshop.has_waiting(longer_than_sec=0.0, builder=ANOTHER, other_builders=frozenset({own}))
-    assert workshop.claim(builder=ANOTHER, other_builders=frozenset()) is not None, "nobody else is left"
+    assert not workshop.has_waiting(longer_than_sec=0.0, builders=ANOTHER, other_builders=frozenset({own}))
+    assert workshop.claim(builders=ANOTHER, other_builders=frozenset()) is not None, "nobody else is left"
 
 
 def test_a_worker_without_the_toolchain_of_a_target_leaves_its_work(workshop: Workshop) -> None:
@@ -182,7 +183,7 @@ def test_a_free_worker_looks_for_work_whose_message_was_lost(workshop: Workshop)
         lookout.look()
         assert sent == [], "this worker is at work"
     lookout.look()
-    assert sent == [(queues.WORK, queues.capability(NATIVE, workshop.ability().builder))]
+    assert sent == [(queues.WORK, queues.capability(NATIVE, current_builder_name()))]
 
 
 def test_a_job_for_which_no_worker_can_build_opens_no_rounds_and_says_what_they_lack(

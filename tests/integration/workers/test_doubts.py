@@ -11,7 +11,7 @@ from mallorn.db.repositories.devices import Devices
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.tables import Device, Workload
 from mallorn.workers.hardware_probe.run import BEATEN, SURE_SEC, remeasure_if_beaten
-from mallorn.workers.host.code_digest import current_builder_name
+from mallorn.workers.host.code_digest import current_code_name
 from tests.fixtures.workshop import Workshop
 from tests.integration.workers.test_machines import HERE, LOST, Calls, found, like, machine_of, measured
 
@@ -29,7 +29,7 @@ def tuned(workshop: Workshop, machine: Machine, ago_sec: float = 2 * SURE_SEC) -
     workshop.bench.times = lambda _us: TRIAL_US
     job = workshop.job(("w0",), trials=8, flops=FLOPS)
     known = workshop.write(
-        lambda session: Devices(session).store_machine(like(workshop), machine, "", current_builder_name())
+        lambda session: Devices(session).store_machine(like(workshop), machine, "", current_code_name())
     )
     earlier = known.model_copy(update={"probed_at": known.probed_at - ago_sec})
     args = {"args": [["TENSOR", "float32", [64, 64]]]}

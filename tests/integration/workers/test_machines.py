@@ -21,7 +21,7 @@ from mallorn.searchers.space import Candidate
 from mallorn.workers.finish import final_candidates
 from mallorn.workers.hardware_probe import run as probing
 from mallorn.workers.hardware_probe.run import PROBES_SEC
-from mallorn.workers.host.code_digest import current_builder_name
+from mallorn.workers.host.code_digest import current_code_name
 from mallorn.workers.measure.roofline_check import REFUSED
 from mallorn.workers.measure.tvm_space import TvmSpace
 from tests.fixtures.tuned_jobs import untuned
@@ -132,7 +132,7 @@ def test_a_job_keeps_the_machine_of_its_first_round(workshop: Workshop, measured
     first_round(workshop, job)
     faster = HERE.model_copy(update={"core_gflops": 1000.0})
     workshop.write(
-        lambda session: Devices(session).store_machine(like(workshop), faster, "", current_builder_name())
+        lambda session: Devices(session).store_machine(like(workshop), faster, "", current_code_name())
     )
     first_round(workshop, job)
     assert machine_of(workshop, job) == HERE
@@ -147,7 +147,7 @@ def test_what_another_worker_measures_is_waited_for(
 
     def other_is_done(_seconds: float) -> None:
         workshop.write(
-            lambda session: Devices(session).store_machine(like(workshop), HERE, "", current_builder_name())
+            lambda session: Devices(session).store_machine(like(workshop), HERE, "", current_code_name())
         )
 
     monkeypatch.setattr("mallorn.workers.hardware_probe.run.time.sleep", other_is_done)

@@ -4,7 +4,7 @@ import pytest
 
 from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.db.repositories.devices import Devices, MachineKey
-from mallorn.workers.host.code_digest import current_builder_name
+from mallorn.workers.host.code_digest import current_code_name
 from mallorn.workers.subprocesses.errors import ChildTimeout
 from tests.fixtures.timed_models import MadeUpMeter, finish_anyway, steps
 from tests.fixtures.workshop import ENDPOINT
@@ -30,7 +30,7 @@ def machine(workshop):
     )
     like = MachineKey(workshop.target_id, ENDPOINT.host_class, ENDPOINT.tvm_version, ENDPOINT.threads)
     workshop.see_device()
-    workshop.write(lambda session: Devices(session).store_machine(like, found, "", current_builder_name()))
+    workshop.write(lambda session: Devices(session).store_machine(like, found, "", current_code_name()))
 
 
 def test_the_tuned_model_is_set_beside_what_the_machine_computes_at_most(workshop, answers, machine):

@@ -9,7 +9,7 @@ from mallorn.db.repositories.finish_states import FinishSteps
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import WorkItem
 from mallorn.db.repositories.tasks import Tasks
-from mallorn.workers.host.code_digest import code_digest
+from mallorn.workers.host.code_digest import current_builder_name
 from mallorn.workers.subprocesses.shutdown import ShutdownRequested
 from tests.fixtures.finishing import report
 from tests.fixtures.tuned_jobs import tuned
@@ -106,7 +106,7 @@ def test_what_other_code_decided_is_decided_again(workshop, exported, check, imp
     job, other = tuned(workshop, THREE), workshop.job(("w3",), trials=16)
     workshop.next_round(other)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mallorn.workers.finish.order_candidates.code_digest", lambda: "before the upgrade")
+        patch.setattr("mallorn.workers.finish.order_candidates._code_of", lambda _stage: "before the upgrade")
         finish(workshop, job)
     assert (workshop.state(job), checked(check)) == (JobState.FINISHING, ["w0"])
     for _turn in THREE:
@@ -179,4 +179,7 @@ def test_nothing_is_kept_of_a_job_that_is_done(workshop, exported):
     job = tuned(workshop, THREE)
     finish(workshop, job)
     spent = report(workshop, job)["trials"]
-    assert workshop.read(lambda session: FinishSteps(session).read_decisions(job, spent, code_digest())) == {}
+    assert (
+        workshop.read(lambda session: FinishSteps(session).read_decisions(job, spent, current_builder_name()))
+        == {}
+    )

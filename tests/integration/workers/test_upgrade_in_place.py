@@ -246,6 +246,16 @@ def test_an_import_that_was_sent_back_is_left_to_the_code_of_its_job(fleet, work
     assert f"built by TVM {second}" in workshop.explanation(job)
 
 
+def test_a_worker_with_another_linker_goes_on_with_what_another_one_imported(fleet, workshop, monkeypatch):
+    monkeypatch.setattr("mallorn.core.job_options.ON_DEVICES", {"tvm"})
+    job = begun(workshop, "w0")
+    fleet.see("with ld")
+    parts = code.code_parts() | {"linker": "ld.lld"}
+    monkeypatch.setattr(code, "code_parts", lambda: parts)
+    assert workshop.run(workshop.next_round(job)) is not None
+    assert workshop.state(job) == JobState.TUNING
+
+
 def test_a_job_of_no_device_waits_for_the_code_that_imported_it_or_is_imported_anew(
     fleet, workshop, monkeypatch
 ):

@@ -44,7 +44,7 @@ def test_a_model_names_its_view_and_of_a_lowered_one_the_builder(workshop, lower
     trained(workshop)
     assert active(workshop, "random").metrics["view"] == "decisions/1"
     trained(workshop, "lowered")
-    assert active(workshop, "lowered").metrics["view"] == f"statements/1 {code_digest.current_builder_name()}"
+    assert active(workshop, "lowered").metrics["view"] == f"statements/1 {code_digest.current_code_name()}"
 
 
 def test_a_model_of_an_earlier_view_proposes_nothing_and_is_refitted_from_the_same_rows(workshop, next_view):

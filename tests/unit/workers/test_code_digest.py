@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from mallorn.core.targets import CUDA, NATIVE
 from mallorn.workers.host import code_digest as code
 
 
@@ -32,16 +33,40 @@ def test_it_is_the_same_when_asked_again_and_names_tvm_sources_compiler_and_link
         "apache-tvm-ffi",
     } <= code.code_parts().keys()
     assert {"compiler", "linker"} <= code.code_parts().keys()
-    assert code.current_builder_name() == f"{code.TVM_VERSION}+{first}"
+    assert code.current_code_name() == f"{code.TVM_VERSION}+{first}"
+    assert code.current_builder_name().startswith(f"{code.current_code_name()}.")
+
+
+@pytest.mark.parametrize("part", ["mallorn.graphc", "mallorn.workers.tvm", "apache-tvm"])
+def test_each_part_of_the_code_changes_it_and_the_builders_name(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = dict(code.code_parts())
+    digest, builder = code.code_digest(), code.current_builder_name()
+    assert _parts(monkeypatch, parts | {part: "another"}) != digest
+    assert code.current_builder_name() != builder
 
 
 @pytest.mark.parametrize(
-    "part", ["mallorn.graphc", "mallorn.workers.tvm", "apache-tvm", "compiler", "linker"]
+    ("tool", "changed"), [("compiler", {NATIVE, CUDA}), ("linker", {NATIVE, CUDA}), ("nvcc", {CUDA})]
 )
-def test_each_part_changes_it(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = dict(code.code_parts())
-    before = code.code_digest()
-    assert _parts(monkeypatch, parts | {part: "another"}) != before
+def test_another_tool_is_another_builder_for_what_it_builds_and_makes_the_same_tasks(
+    tool: str, changed: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = dict(code.code_parts()) | {"nvcc": "nvcc 13"}
+    digest = _parts(monkeypatch, parts)
+    names = {toolchain: code.current_builder_name(toolchain) for toolchain in (NATIVE, CUDA)}
+    assert len({*names.values()}) == 2
+    assert _parts(monkeypatch, parts | {tool: "another"}) == digest
+    assert {each for each in names if code.current_builder_name(each) != names[each]} == changed
+
+
+def test_a_builder_has_the_code_that_its_name_says() -> None:
+    digest = code.code_digest()
+    assert code.is_code_of(digest, code.current_builder_name())
+    assert code.is_code_of("abc", "0.27.0+abc"), "as workers of 0.1.0 name themselves"
+    assert not code.is_code_of(digest, "0.27.0+abc")
+    assert not code.is_code_of(digest, "0.27.0")
 
 
 def test_a_linker_of_another_version_changes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +78,7 @@ def test_a_linker_of_another_version_changes_it(tmp_path: Path, monkeypatch: pyt
         monkeypatch.setattr(code, "link_command", lambda: (str(program), "-shared"))
         code.code_parts.cache_clear()
         assert code.code_parts()["linker"] == f"ld.lld LLD {version}"
-        seen.add(code.code_digest())
+        seen.add(code.current_builder_name())
     assert len(seen) == 2
 
 

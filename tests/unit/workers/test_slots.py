@@ -33,7 +33,7 @@ def leased_import(runtime: Runtime, ability: WorkerAbility, _begin: object) -> I
 @pytest.fixture
 def slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runtime:
     found = Runtime(Settings(data_dir=tmp_path))
-    found.roll_call.ability = WorkerAbility(EVERY_KIND, "a builder")
+    found.roll_call.ability = WorkerAbility(EVERY_KIND, frozenset({"a builder"}))
     monkeypatch.setattr(tasks, "runtime", lambda: found)
     monkeypatch.setattr(tasks, "import_job", lambda _work: None)
     monkeypatch.setattr(tasks, "leased_work", leased_import)
