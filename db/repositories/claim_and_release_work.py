@@ -17,8 +17,9 @@ from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.job_transitions import fail_job, failure, pause_job
 from mallorn.db.repositories.jobs import STATES, Jobs
 from mallorn.db.repositories.leases import MAX_DEATHS, MAX_LOSSES, Leases, LeaseToken, Loss, WorkItem
+from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.rounds import Rounds
-from mallorn.db.repositories.targets import is_virtual
+from mallorn.db.repositories.targets import Targets, is_virtual
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.tables import Context, Job, LeaseRow, TargetRow
 
@@ -186,12 +187,10 @@ class WorkItems(Repository):
             self.return_work(hold, error)
             return
         row = Leases(self.session).get(hold.item)
-        left_by, workers = [*(row.left_by or ()), row.holder or ""], Workers(self.session)
-        live = {worker.id for worker in workers.list_tuning()}
-        has_tried_all = len(left_by) >= MAX_LOSSES and live.issubset(left_by)
-        job_id = row.job_id or ""
+        left_by, job_id = [*(row.left_by or ()), row.holder or ""], row.job_id or ""
+        has_tried_all = len(left_by) >= MAX_LOSSES and self._workers_for(job_id) <= {*left_by}
         self.lock_job(job_id)
-        if has_tried_all or len(workers.hosts(left_by)) >= MAX_LOSSES:
+        if has_tried_all or len(Workers(self.session).hosts(left_by)) >= MAX_LOSSES:
             if Rounds(self.session).close(hold, RoundState.CANCELLED, error=error.message):
                 pause_job(self.session, job_id, error)
         elif Leases(self.session).leave_to_other_hosts(hold, left_by):
@@ -212,6 +211,14 @@ class WorkItems(Repository):
             fail_job(self.session, job_id, STATES[hold.item.kind], error, hold)
         elif Rounds(self.session).close(hold, RoundState.CANCELLED, error=error.message):
             fail_job(self.session, job_id, JobState.TUNING, error)
+
+    def _workers_for(self, job_id: str) -> set[str]:
+        """Return live workers with the toolchain of a job and, if any has it, its builder."""
+        job, contexts = Jobs(self.session).get(job_id, None), Contexts(self.session)
+        builder = None if job.context_id is None else contexts.get(job.context_id).builder
+        toolchain = Targets(self.session).get(job.target_id).toolchain
+        builders = {row.id: row.info.builders for row in Workers(self.session).list_tuning(toolchain)}
+        return {name for name in builders if builder in builders[name]} or {*builders}
 
     def _job_of(self, hold: LeaseToken) -> str:
         return Leases(self.session).get(hold.item).job_id or ""

@@ -31,20 +31,24 @@ class Workers(Repository):
         values["changed_at"] = case((is_same, Worker.changed_at), else_=now())
         self.session.execute(insert.on_conflict_do_update(index_elements=["id"], set_=values))
 
-    def list_tuning(self) -> list[Worker]:
-        """Return live workers that run rounds, by start, without those that rest."""
-        infos = [(row, row.info) for row in self.list(FRESH_SEC)]
+    def list_tuning(self, toolchain: str = "") -> list[Worker]:
+        """Return live workers that run rounds, by start, without those that rest, and if a
+        toolchain is given, only those that have it."""
+        rows = [row for row in self.list(FRESH_SEC) if not row.info.missing_tools.get(toolchain)]
+        infos = [(row, row.info) for row in rows]
         return [row for row, i in infos if i.can_tune and not i.stopped and not i.missing_resource]
 
     def builder(self, toolchain: str) -> str | None:
         """Return the builder of a toolchain's newest live worker of rounds, or None."""
-        infos = [row.info for row in self.list_tuning() if not row.info.missing_tools.get(toolchain)]
-        return next((info.builder_for(toolchain) for info in reversed(infos) if info.builder), None)
+        infos = [row.info for row in self.list_tuning(toolchain)]
+        named = [info.builder_for(toolchain) for info in infos if info.builder]
+        return named[-1] if named else None
 
     def builders(self, tuning: bool = True) -> set[str]:
         """Return live workers' builders or TVM versions, by default of tuning ones."""
         infos = [row.info for row in self.list(FRESH_SEC) if not row.info.stopped]
-        return {name for info in infos if info.can_tune or not tuning for name in info.builders}
+        chosen = [info.builders for info in infos if info.can_tune or not tuning]
+        return set().union(*chosen)
 
     def hosts(self, ids: Collection[str]) -> set[str]:
         return set(self.session.scalars(select(Worker.host_id).where(Worker.id.in_(ids))))

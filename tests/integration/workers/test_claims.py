@@ -15,7 +15,7 @@ from mallorn.core.values.fleet import WorkerInfo
 from mallorn.db.repositories.claim_and_release_work import LEFT_SEC, WorkItems
 from mallorn.db.repositories.devices import MachineKey
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.db.repositories.leases import LeaseToken, WorkItem
+from mallorn.db.repositories.leases import MAX_LOSSES, LeaseToken, WorkItem
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.tables import Context, Job
@@ -152,6 +152,26 @@ def test_work_that_a_host_failed_at_is_the_last_that_its_worker_takes(workshop: 
     workshop.write(lambda session: WorkItems(session).leave_to_another_host(hold, HostFault("no disk")))
     assert claimed_job(workshop, workshop.claim(name="sick")) == second
     assert claimed_job(workshop, workshop.claim(name="well")) == first
+
+
+def test_a_job_is_paused_when_each_worker_that_can_do_its_round_failed_at_it(workshop: Workshop) -> None:
+    own = current_builder_name()
+    see_worker(workshop, "sick", builder=own)
+    see_worker(workshop, "other", builder="another builder")
+    see_worker(workshop, "bare", builder=own, missing_tools={NATIVE: "a linker"})
+    job = workshop.job(("w0",))
+    workshop.next_round(job)
+    workshop.write(lambda session: session.execute(update(Context).values(built_by=own)))
+    for _ in range(MAX_LOSSES):
+        assert workshop.state(job) == JobState.TUNING
+        workshop.age_work(60.0)
+        hold = workshop.claim(name="sick")
+        assert hold is not None
+        error = HostFault("no disk")
+        workshop.write(
+            lambda session, hold=hold, error=error: WorkItems(session).leave_to_another_host(hold, error)
+        )
+    assert workshop.state(job) == JobState.PAUSED
 
 
 def test_returned_work_waits_for_as_long_as_its_return_says(workshop: Workshop) -> None:
