@@ -31,6 +31,7 @@ from mallorn.services.planner.fair_share import JobShare, charge_job, distribute
 
 log = logging.getLogger(__name__)
 MOST_NAMED: Final = 5
+NEAR: Final = " that reaches a device of the target"
 FRESH_SEC = 30.0  # a device that was silent for longer counts as offline
 PLAN_LEASE_SEC = 20.0
 
@@ -55,8 +56,14 @@ def survey(session: Session, target_id: int, target: Target) -> TargetSurvey:
     fresh = Devices(session).list(FRESH_SEC, target_id=target_id)
     devices = [device for device in fresh if not device.info.stopped]
     claims, open_rounds = FairShares(session).claims(target_id)
-    workers = Workers(session).list_tuning()
-    able = [row for row in workers if not row.info.missing_tools.get(target.toolchain)]
+    workers, toolchain = Workers(session).list_tuning(), target.toolchain
+    able = [row for row in workers if not row.info.missing_tools.get(toolchain)]
+    lack = None if able else explain_lack(workers, toolchain)
+    if not target.virtual_device:
+        near = [row for row in workers if target.key in (row.info.device_targets or ())]
+        able = [row for row in able if row in near or row.info.device_targets is None]
+        if lack is None and not able:
+            lack = explain_lack(near, toolchain, NEAR)
     width = sum(row.info.width for row in able)
     rounds_per_device = ROUNDS_PER_GPU if target.is_gpu else 1
     # One round per device with a worker, and a spare one; builds do not disturb GPU timings.
@@ -64,18 +71,18 @@ def survey(session: Session, target_id: int, target: Target) -> TargetSurvey:
     max_open_rounds = max(1, min(places, width)) + 1 if places else 0
     return TargetSurvey(
         devices=tuple(devices),
-        lack=None if able else explain_lack(workers, target.toolchain),
+        lack=lack,
         max_new_rounds=max(0, max_open_rounds - open_rounds),
         jobs=tuple(JobShare(c.id, c.owner, c.priority, c.share_pass, c.owner_pass) for c in claims),
         able=frozenset(claim.id for claim in claims if claim.able),
     )
 
 
-def explain_lack(workers: Sequence[Worker], toolchain: str) -> Waiting | None:
+def explain_lack(workers: Sequence[Worker], toolchain: str, where: str = "") -> Waiting | None:
     """Return what each worker lacks to build with a toolchain; None if there are none."""
     missing = [f"{row.id} lacks {row.info.missing_tools.get(toolchain)}" for row in workers[:MOST_NAMED]]
     more = [f"and {len(workers) - MOST_NAMED} more"] if len(workers) > MOST_NAMED else []
-    words = f"no worker can build for {toolchain}: {', '.join(missing + more)}"
+    words = f"no worker{where} can build for {toolchain}: {', '.join(missing + more)}"
     return Waiting(words, "mallorn workers") if workers else None
 
 

@@ -89,6 +89,7 @@ class Heartbeat:
         self._tidy = tidy or self._tidy
         self._request_plan = plan or self._request_plan
         self._frequent_until_sec = time.monotonic() + START_SEC
+        lacking = frozenset(name for name, missing in missing_tools().items() if missing)
         self._info = WorkerInfo(
             pid=os.getpid(),
             can_tune=WorkKind.ROUND in kinds,
@@ -96,10 +97,9 @@ class Heartbeat:
             sandbox=sandbox,
             tvm_version=TVM_VERSION,
             builder=current_builder_name(),
-            cuda_builder="" if missing_tools()[CUDA] else current_builder_name(CUDA),
+            cuda_builder="" if CUDA in lacking else current_builder_name(CUDA),
             missing_tools=dict(missing_tools()),
         )
-        lacking = frozenset(toolchain for toolchain, missing in missing_tools().items() if missing)
         self.ability = WorkerAbility(kinds, self._info.builders, lacking_toolchains=lacking)
         self._thread.start()
 
@@ -184,10 +184,12 @@ class Heartbeat:
 
     def report_worker(self) -> None:
         with self._database.transaction() as session:
-            workers = Workers(session)
-            workers.record_seen(self._name, host_id(), self._info, self._busy_with)
-            others = workers.builders(self._info.can_tune) - self.ability.builders
+            self._record_seen(session)
+            others = Workers(session).builders(self._info.can_tune) - self.ability.builders
         self.ability = replace(self.ability, other_builders=frozenset(others))
+
+    def _record_seen(self, session: Session) -> None:
+        Workers(session).record_seen(self._name, host_id(), self._info, self._busy_with)
 
     def report_devices(self) -> None:
         devices = self._fleet.devices()
@@ -202,6 +204,10 @@ class Heartbeat:
                 row_of[device.endpoint.name] = SeenDevice(target_id=ids[device.target], **fields)
             rows.record_all_seen(row_of.values(), ENOUGH_SEC, BUSY_SEC)
             rows.mark_stopped(row_of, MISSED_SEC)
+            reached = sorted(parse_target(text).key for text in texts)
+            if reached != self._info.device_targets:  # a plan for new devices reads it
+                self._update_info(device_targets=reached)
+                self._record_seen(session)
             keys = {name: (name, machine_key_of(row)) for name, row in row_of.items()}
             new = {name for name, key in keys.items() if key not in self._reported_devices}
             unmeasured = rows.find_unprobed(new)

@@ -131,6 +131,10 @@ class WorkerInfo(Value):
         str, Field(description="Why it could not list the devices just now; empty: it could.")
     ] = ""
 
+    device_targets: Annotated[
+        list[str] | None, Field(description="Keys of targets whose devices it reaches; null: not reported.")
+    ] = None
+
     @property
     def builders(self) -> frozenset[str]:
         """Names of its builders; of a version that reports none, its TVM's."""

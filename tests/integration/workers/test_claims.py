@@ -219,3 +219,18 @@ def test_a_job_for_which_no_worker_can_build_opens_no_rounds_and_says_what_they_
     assert "bench-1 lacks a linker for aarch64 (apt-get install lld)" in workshop.explanation(job)
     see_worker(workshop, "bench-2", missing_tools={})
     assert workshop.plan_rounds(job) != []
+
+
+def test_a_job_whose_devices_are_reached_only_by_workers_that_cannot_build_says_so(
+    workshop: Workshop,
+) -> None:
+    target = parse_target({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "num-cores": 4})
+    workshop.target_id = workshop.write(lambda session: Targets(session).ensure(target).id)
+    job, lacks = workshop.job(), {"aarch64": "a linker for aarch64"}
+    see_worker(workshop, "near", missing_tools=lacks, device_targets=[target.key])
+    see_worker(workshop, "far", device_targets=[])
+    assert workshop.plan_rounds(job) == []
+    because = "no worker that reaches a device of the target can build for aarch64: near lacks a linker"
+    assert because in workshop.explanation(job)
+    see_worker(workshop, "far", device_targets=[target.key])
+    assert workshop.plan_rounds(job) != []

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import update
 
 from mallorn.core.states import WorkKind
+from mallorn.core.targets import parse_target
 from mallorn.core.values.fleet import DeviceInfo
 from mallorn.db.repositories.devices import Devices
 from mallorn.db.repositories.workers import Workers
@@ -90,15 +91,22 @@ def test_a_job_that_waits_for_a_device_is_named_as_soon_as_the_device_is_seen(
     rows: Rows, tracker: Any
 ) -> None:
     planned: list[str] = []
+    reached: list[object] = []
+
+    def plan(job_id: str) -> None:
+        reached.append(workers(rows.database)["w"]["device_targets"])
+        planned.append(job_id)
+
     found, tracker.known[:] = list(tracker.known), []
     call = Heartbeat(rows.database, tracker, "w")
-    call.start("full", plan=planned.append)
+    call.start("full", plan=plan)
     wait_for(lambda: workers(rows.database), "a look at a tracker without devices")
     assert planned == []
     tracker.known[:] = found
     wait_for(lambda: planned, "the next look")
     call.stop()
     assert planned == [rows.job_id]
+    assert reached == [[parse_target(TARGET).key]], "the plan knows that this worker reaches the device"
 
 
 def test_a_worker_that_finds_no_work_looks_for_devices_that_just_came(
