@@ -32,8 +32,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             tracker_host=OtherHost.here,
             MALLORN_DATABASE_URL=f"sqlite:///{directory}/mallorn.db",
             MALLORN_RPC_KEY=token_hex(32),
-        ) as address:
-            yield address
+        ) as parts:
+            yield parts.url
 
 
 def test_a_job_whose_device_is_not_the_workers_host_ends_verified(url: str, networks: Path) -> None:

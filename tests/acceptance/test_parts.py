@@ -40,8 +40,8 @@ def url(postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactor
         workers=2,
         MALLORN_DATABASE_URL=postgres_server.create("parts"),
         MALLORN_API_KEYS=",".join(digests),
-    ) as address:
-        yield address
+    ) as parts:
+        yield parts.url
 
 
 def test_two_owners_tune_on_one_device_and_see_only_their_own(url: str, networks: Path) -> None:
