@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -10,10 +11,12 @@ from sqlalchemy import text
 
 from mallorn.db.engine import create_engine
 from mallorn.db.migrate import check_table_version, upgrade
+from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.stored_files import Models
 from mallorn.db.session import Database
 from tests.fixtures.pooler import Pooler
 from tests.fixtures.service import JOB_SEC, measured_well, start_service, stop_service, trials
+from tests.fixtures.workshop import Workshop
 
 pytestmark = [pytest.mark.postgres, pytest.mark.long]
 
@@ -37,6 +40,13 @@ def opened(pooled: str) -> Iterator[Callable[[float], Database]]:
         yield go
 
 
+@pytest.fixture
+def database_url(pooled: str) -> str:
+    """A migrated database, through the pooler."""
+    upgrade(pooled)
+    return pooled
+
+
 def test_processes_share_two_connections_and_leave_nothing_on_them(
     pooled: str, opened: Callable[[float], Database]
 ) -> None:
@@ -55,6 +65,24 @@ def test_processes_share_two_connections_and_leave_nothing_on_them(
         assert connection.scalar(text("SELECT count(*) FROM pg_prepared_statements")) == 0
     engine.dispose()
     check_table_version(databases[0])
+
+
+def test_a_claim_skips_work_of_a_claim_on_the_other_connection_and_has_its_own_time_limit(
+    workshop: Workshop,
+) -> None:
+    for name in ("w0", "w1"):
+        workshop.plan(workshop.job((name,)))
+    limited = Database(workshop.database.engine.url.render_as_string(hide_password=False), answer_sec=7)
+    with limited, limited.transaction() as session:
+        taken = WorkItems(session).claim_best(workshop.ability(), "slow", 60.0)
+        assert taken is not None
+        assert session.scalar(text("SHOW statement_timeout")) == "7s"
+        with ThreadPoolExecutor(4) as pool:  # they take turns on the connection that is left
+            claims = list(pool.map(lambda number: workshop.claim(name=f"w{number}"), range(4)))
+        assert session.scalar(text("SHOW statement_timeout")) == "7s"
+    [other] = [hold for hold in claims if hold is not None]
+    assert other.item != taken.item
+    assert workshop.held(taken.item).holder == "slow"
 
 
 def test_a_whole_job_is_tuned_through_the_pooler(pooled: str, tmp_path: Path, networks: Path) -> None:
