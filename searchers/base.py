@@ -2,25 +2,16 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Final
 
 import numpy as np
 
-from mallorn.core.values.trial import Trial
+from mallorn.core.values.trial import Proposal, Trial
 from mallorn.costmodels.base import CostModel
-from mallorn.searchers.space import Candidate, Space
+from mallorn.searchers.space import Space
 
 __all__ = ["Proposal", "Searcher", "Trial"]
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """A candidate to measure, its predicted score, and its origin, such as `ga:mutation`."""
-
-    candidate: Candidate
-    predicted: float | None
-    origin: str
 
 
 class Searcher(ABC):

@@ -48,7 +48,7 @@ def plan(session: Session, statement: Heard) -> list[str]:
     `from its end`: row after row of an index, until there are enough.
     """
     if isinstance(statement.parameters, list) or not statement.sql.startswith(
-        ("SELECT", "UPDATE", "DELETE", "WITH")
+        ("SELECT", "INSERT", "UPDATE", "DELETE", "WITH")
     ):
         return []
     explained = f"EXPLAIN (FORMAT JSON) {statement.sql}"

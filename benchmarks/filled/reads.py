@@ -29,7 +29,7 @@ from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.schedules import BestRecords, Schedules
 from mallorn.db.repositories.snapshots import Selection, SnapshotRows
 from mallorn.db.repositories.targets import Targets
-from mallorn.db.repositories.tasks import TaskHistories, Tasks, workload_is_busy
+from mallorn.db.repositories.tasks import TaskHistories, Tasks, count_workload_rounds
 from mallorn.db.repositories.trials import MeasuredTasks, Trials
 from mallorn.db.repositories.withdraw_measurements import Withdrawals
 from mallorn.db.repositories.workers import Activity
@@ -67,7 +67,11 @@ class Met:
         found = session.scalars(tuning.order_by(Job.owner != OWNER, Round.id).limit(1)).one()
         job, task = Jobs(session).get(found.job_id, None), Tasks(session).get(found.task_id)
         newest = session.scalars(select(Measurement.id).order_by(Measurement.id.desc()).limit(1)).one()
-        idle = select(Task).join(Job, Job.id == Task.job_id).where(Task.job_id == job.id, ~workload_is_busy())
+        idle = (
+            select(Task)
+            .join(Job, Job.id == Task.job_id)
+            .where(Task.job_id == job.id, count_workload_rounds() == 0)
+        )
         free = session.scalars(idle.order_by(Task.index).limit(1)).one()
         return cls(job, task, free, found, newest, "device7")
 
@@ -130,12 +134,22 @@ def writes(met: Met) -> dict[str, Act]:
     return {
         "a round is planned": lambda s: Rounds(s).add(job, met.free.workload_id, free, "random"),
         "a round is claimed": lambda s: Rounds(s).claim(met.round.id, "w", 60),
+        "a round is proposed": lambda s: _propose(s, met),
         "a batch is committed": lambda s: _commit(s, met),
         "sweep": lambda s: Rounds(s).cancel_queued(),
         "expire": lambda s: _expire(s, job.id),
         "forget logs": lambda s: Removals(s).forget_logs(364.5, 20),
         "withdraw": lambda s: Withdrawals(s).withdraw(met.device),
     }
+
+
+def _propose(session: Session, met: Met) -> None:
+    rounds = Rounds(session)
+    hold = rounds.claim(met.round.id, "w", 60)
+    assert hold is not None
+    ids = [row.id for row in rounds.list_in_flight(met.round)]
+    rounds.lock_in_flight(met.round)
+    rounds.store_proposals(hold, ids, met.newest, proposals=[], size=8)
 
 
 def _commit(session: Session, met: Met) -> None:

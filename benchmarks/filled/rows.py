@@ -179,7 +179,7 @@ def _without_indexes(connection: Connection) -> list[str]:
         text("""
         SELECT c.relname, pg_get_indexdef(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
         WHERE i.indrelid IN ('measurements'::regclass, 'rounds'::regclass) AND NOT i.indisprimary
-          AND c.relname <> 'uq_rounds_in_flight' AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = c.oid)""")
+          AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = c.oid)""")
     ).all()
     for name, _ in found:
         connection.execute(text(f'DROP INDEX "{name}"'))

@@ -48,7 +48,7 @@ from mallorn.workers.process import lookout
 from mallorn.workers.process.heartbeat import Heartbeat
 from mallorn.workers.process.lookout import Lookout
 from mallorn.workers.round.store_referenced_rows import store_sites, store_sketches
-from tests.fixtures.workshop import ENDPOINT, Workshop
+from tests.fixtures.workshop import ENDPOINT, TARGET, Workshop
 
 ROUND_SIZE: Final = 16
 HISTORIES: Final = (16, 1600)  # measurements of the job before what is counted
@@ -150,7 +150,8 @@ def _add_history(session: Session, workshop: Workshop, job_id: str, count: int) 
     """Store closed rounds of a job, each of another task, with `count` measurements in all."""
     job, space = Jobs(session).get(job_id, None), workshop.space
     sketch_ids = store_sketches(session, workshop.maker.on_design_space("", ""))
-    (site,) = store_sites(session, job.target_id, KeptOptions.model_validate(job.options), [ENDPOINT])
+    options = KeptOptions.model_validate(job.options)
+    (site,) = store_sites(session, job.target_id, TARGET, options, [ENDPOINT])
     candidates = [*dict.fromkeys(space.sample(np.random.default_rng(0), 2 * count))][:count]
     tasks = Tasks(session).list(job_id)
     Rounds(session).cancel_open(job_id)

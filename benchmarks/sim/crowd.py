@@ -51,8 +51,8 @@ class Crowd:
 
     def step(self) -> None:
         """One round closes, and what became free is given away."""
-        job_id, at = self.devices.finish_next()
-        self.jobs[job_id].close(at)
+        job_id, number = self.devices.finish_next()
+        self.jobs[job_id].close(number)
         self._fill()
 
     def _fill(self) -> None:
@@ -69,8 +69,8 @@ class Crowd:
         job.max_open_rounds = len(job.open) + 1
         decision = plan_rounds(job.view())
         self.decision_ms.append((perf_counter() - began) * 1e3)
-        for at, cut in job.apply(decision):
-            self.devices.submit((job.id, at), cut.seconds)
+        for number, cut in job.apply(decision):
+            self.devices.submit((job.id, number), cut.seconds)
             size = len(cut.candidates_us)
             self.shares[job.id] = charge_job([*self.shares.values()], job.id, size)
         if decision.finished:

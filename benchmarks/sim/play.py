@@ -79,8 +79,8 @@ def play(job: SimJob, devices: int, final_us: float) -> Run:
         decision = plan_rounds(view)
         planning_sec += perf_counter() - began
         decisions += len(decision.rounds)
-        for at, cut in job.apply(decision):
-            fleet.submit(at, cut.seconds)
+        for number, cut in job.apply(decision):
+            fleet.submit(number, cut.seconds)
         if decision.finished:
             break
         if not fleet.busy:

@@ -13,30 +13,36 @@ class SimTask:
 
     curve: TaskCurve
     view: TaskView
-    played: int = 0  # candidates of closed rounds
+    played: int = 0  # candidates of rounds so far
     seconds: float = 0.0
     best_us: float = 0.0
 
     def open(self, size: int) -> Cut:
         """Hand out the next candidates. The planner sees no more of them than their number."""
-        self.view = replace(self.view, in_flight=size, blocked=True)
-        return self.curve.cut(self.played, size)
-
-    def close(self, cut: Cut) -> float:
-        """Book a round; by how much it lowered the weighted latency of the model."""
+        cut = self.curve.cut(self.played, size)
         self.played += len(cut.candidates_us)
+        self._see_open([*self.view.open_sizes, size])
+        return cut
+
+    def _see_open(self, sizes: list[int]) -> None:
+        self.view = replace(self.view, open_sizes=tuple(sizes), workload_rounds=len(sizes))
+
+    def close(self, cut: Cut, size: int) -> float:
+        """Book a round of this size; by how much it lowered the weighted latency of the model."""
+        trials = self.view.trials + len(cut.candidates_us)
         self.seconds += cut.seconds
+        sizes = list(self.view.open_sizes)
+        sizes.remove(size)
+        self._see_open(sizes)
         before, best = self.best_us, cut.best_us
         if best is not None:
             self.best_us = min(self.best_us, best)
         self.view = replace(
             self.view,
-            trials=self.played,
-            in_flight=0,
-            blocked=False,
+            trials=trials,
             rounds=self.view.rounds + 1,
-            points=(*self.view.points, Point(self.played, best)),
-            seconds_per_trial=self.seconds / self.played if self.played else None,
+            points=(*self.view.points, Point(trials, best)),
+            seconds_per_trial=self.seconds / trials if trials else None,
             failed_rounds=0 if best is not None else self.view.failed_rounds + bool(cut.candidates_us),
             exhausted=self.view.exhausted or cut.dry,
         )
@@ -58,7 +64,8 @@ class SimJob:
     rounds_planned: int = 0
     trials: int = 0  # of closed rounds
     seconds: float = 0.0  # spent by all devices on closed rounds
-    open: dict[int, Cut] = field(default_factory=dict)  # by task index
+    # By the number of the round: the place of its task, its size, and what it will bring.
+    open: dict[int, tuple[int, int, Cut]] = field(default_factory=dict)
 
     def view(self) -> JobView:
         """What the coordinator would tell the planner."""
@@ -76,7 +83,7 @@ class SimJob:
         )
 
     def apply(self, decision: JobPlan) -> list[tuple[int, Cut]]:
-        """Open what was planned: the task's place and what its round will bring."""
+        """Open what was planned: the number of each round and what it will bring."""
         for task in self.tasks:
             if (words := decision.retired.get(task.view.id)) is not None:
                 task.view = replace(task.view, retired=words)
@@ -85,14 +92,14 @@ class SimJob:
     def _open(self, planned: PlannedRound) -> tuple[int, Cut]:
         at = next(at for at, task in enumerate(self.tasks) if task.view.id == planned.task_id)
         cut = self.tasks[at].open(planned.size)
-        self.open[at] = cut
+        self.open[planned.index] = at, planned.size, cut
         self.rounds_planned += 1
-        return at, cut
+        return planned.index, cut
 
-    def close(self, at: int) -> None:
+    def close(self, number: int) -> None:
         """A round is over: its results count from now on."""
-        cut = self.open.pop(at)
-        self.latency_us -= self.tasks[at].close(cut)
+        at, size, cut = self.open.pop(number)
+        self.latency_us -= self.tasks[at].close(cut, size)
         self.trials += len(cut.candidates_us)
         self.seconds += cut.seconds
 
@@ -128,8 +135,6 @@ def new_job(
                 flops=curve.flops,
                 family=f"operator:{curve.op}",
                 trials=0,
-                in_flight=0,
-                blocked=False,
                 rounds=0,
             ),
             best_us=curve.untuned_us,

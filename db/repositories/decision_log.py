@@ -30,7 +30,7 @@ class DecisionLog(Repository):
         own_trials = *_own_trials(), is_eligible(Job.owner), is_usable_by_job()
         best = select(func.min(Measurement.latency_us)).where(*own_trials)
         best_us = best.correlate(Round, Job).scalar_subquery().label("best_us")
-        # With one round in flight per workload, rows up to `seen_upto` precede the round.
+        # Rows up to `seen_upto` were there when the round began.
         same_workload = Measurement.workload_id == Round.workload_id, Measurement.target_id == Round.target_id
         is_earlier = *same_workload, Measurement.id <= Round.seen_upto
         earlier_rows = *is_earlier, is_eligible(Job.owner), is_usable_by_job()

@@ -12,7 +12,7 @@ from mallorn.core.targets import Target
 from mallorn.db.database_clock import now
 from mallorn.db.repositories.base import Repository, require_row, seconds_from_now
 from mallorn.db.repositories.rounds import OPEN
-from mallorn.db.repositories.tasks import workload_is_busy
+from mallorn.db.repositories.tasks import count_workload_rounds
 from mallorn.db.repositories.workers import FRESH_SEC
 from mallorn.db.tables import Context, Device, Job, Round, TargetRow, Task, Worker
 
@@ -22,7 +22,8 @@ OVERLAP_SEC: Final = 20.0  # longer than a plan, which may miss what changes mea
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A tuning job that may get its target's next turn; `able` if a round can start now."""
+    """A tuning job that may get its target's next turn; `able` if a round can start now.
+    If it only `wants_rounds`, it may get those that no able job opens."""
 
     id: str
     owner: str
@@ -30,6 +31,7 @@ class Claim:
     share_pass: float | None
     owner_pass: float | None
     able: bool
+    wants_rounds: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,10 @@ class FairShares(Repository):
     """Reads and stores jobs' pass values; `mallorn.services.planner.fair_share` computes them."""
 
     def claims(self, target_id: int) -> tuple[Sequence[Claim], int]:
-        """Return a target's tuning jobs by id, and how many rounds of its devices are open. A job
-        is able if a task of it is not retired, and no open round keeps the job from its workload."""
+        """Return a target's tuning jobs by id, and how many rounds of its devices are open. A
+        job is able if a task of it is not retired and its workload has no round in flight
+        (detached ones of other jobs do not count), or if it has no round in flight and its last
+        turn opened all that it might."""
         columns = Job.id, Job.owner, Job.priority, Job.share_pass, Job.owner_pass
         tuning = Job.state == JobState.TUNING, Job.target_id == target_id
         is_open = Round.target_id == target_id, Round.state.in_(OPEN)
@@ -60,17 +64,21 @@ class FairShares(Repository):
         busy = {workload_id for _, workload_id, is_detached in open_rounds if not is_detached}
         detached_jobs = {job_id for job_id, _, is_detached in open_rounds if is_detached}
         is_free = [Task.job_id == Job.id, Task.retired == "", ~self.is_among(Task.workload_id, busy)]
-        if detached_jobs:  # such a round keeps only its own job from its workload
-            is_free.append(or_(~self.is_among(Job.id, detached_jobs), ~workload_is_busy()))
-        able = exists(select(Task.id).where(*is_free).correlate(Job))
-        rows = self.session.execute(select(*columns, able).where(*tuning).order_by(Job.id))
-        return [Claim(*row) for row in rows], sum(not is_detached for *_, is_detached in open_rounds)
+        if detached_jobs:
+            is_idle = count_workload_rounds() == 0
+            is_free.append(or_(~self.is_among(Job.id, detached_jobs), is_idle))
+        has_none = ~self.is_among(Job.id, {job_id for job_id, _, _ in open_rounds})
+        has_free = exists(select(Task.id).where(*is_free).correlate(Job))
+        able = or_(has_free, and_(Job.wants_rounds, has_none))
+        query = select(*columns, able, Job.wants_rounds).where(*tuning)
+        claims = [Claim(*row) for row in self.session.execute(query.order_by(Job.id))]
+        return claims, sum(not is_detached for *_, is_detached in open_rounds)
 
-    def take_turn(self, job_id: str, share_pass: float | None, owner_pass: float | None) -> None:
-        """Store a job's pass values after its turn, and when it was planned: now."""
-        passes = {"share_pass": share_pass, "owner_pass": owner_pass, "planned_at": now()}
-        update_query = update(Job).where(Job.id == job_id, Job.state == JobState.TUNING).values(passes)
-        self.execute_and_count(update_query)
+    def take_turn(self, job_id: str, **values: float | bool | None) -> None:
+        """Store a job's pass values after its turn, whether it opened all rounds that it
+        might (`wants_rounds`), and when it was planned: now."""
+        is_tuning = Job.id == job_id, Job.state == JobState.TUNING
+        self.execute_and_count(update(Job).where(*is_tuning).values(**values, planned_at=now()))
 
     def job_to_plan(self, job_id: str) -> JobToPlan:
         """Return a job to be planned. Raises NotFound if there is none."""

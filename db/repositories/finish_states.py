@@ -7,7 +7,7 @@ from sqlalchemy import delete, select
 from mallorn.core.errors import LeaseLost
 from mallorn.core.values.trial import DecidedTask
 from mallorn.db.repositories.base import Repository
-from mallorn.db.repositories.leases import LeaseToken, is_still_held
+from mallorn.db.repositories.leases import Leases, LeaseToken
 from mallorn.db.tables import FinishStep
 
 
@@ -28,7 +28,7 @@ class FinishSteps(Repository):
         """Store a decision. Raises LeaseLost if this lease no longer holds the stage."""
         job_id = hold.item.subject
         self.lock_job(job_id)
-        if not self.session.scalar(select(is_still_held(hold))):
+        if not Leases(self.session).holds(hold):
             message = f"the finish of job {job_id} is no longer leased to attempt {hold.attempt}"
             raise LeaseLost(message)
         values = {"trials": trials, "decided": decision}

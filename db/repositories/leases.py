@@ -137,6 +137,10 @@ class Leases(Repository):
         )
         self.session.execute(rows.order_by(LeaseRow.subject).with_for_update(key_share=True)).all()
 
+    def holds(self, hold: LeaseToken) -> bool:
+        """Return whether this lease still holds its work."""
+        return bool(self.session.scalar(select(is_still_held(hold))))
+
     def get(self, item: WorkItem) -> LeaseRow:
         return self.session.get_one(LeaseRow, (item.kind, item.subject))
 

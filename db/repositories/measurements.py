@@ -17,7 +17,7 @@ from mallorn.core.values.trial import Trial
 from mallorn.db.measurement_codec import pack_decisions, pack_times, unpack_decisions, unpack_times
 from mallorn.db.paging import Page, decode_cursor, page
 from mallorn.db.repositories.base import Repository, equalities, is_owned_by
-from mallorn.db.repositories.leases import LeaseToken, is_row_held_by, is_still_held
+from mallorn.db.repositories.leases import Leases, LeaseToken, is_row_held_by
 from mallorn.db.repositories.measurement_filters import BUILD_FAILURES, TrialLimits
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.snapshots import Sources
@@ -81,7 +81,7 @@ class Measurements(Repository):
         """
         job_id = hold.item.subject
         self.lock_job(job_id)
-        if not self.session.scalar(select(is_still_held(hold))):
+        if not Leases(self.session).holds(hold):
             raise LeaseLost(f"the finish of job {job_id} is no longer leased to attempt {hold.attempt}")
         columns = {"job_id": job_id, "round_id": None, "workload_id": workload_id, "target_id": target_id}
         return self._add(columns | {"kind": MeasurementKind.FINISH}, rows)

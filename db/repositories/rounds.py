@@ -1,10 +1,11 @@
 """Rounds: plan, claim and close them; changes by a worker need the current lease."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Row, Select, func, select, text, update
+from sqlalchemy import ColumnElement, Row, Select, case, exists, func, null, select, update
+from sqlalchemy.orm import InstrumentedAttribute, aliased
 
 from mallorn.core.job_options import DETACHED
 from mallorn.core.states import JobState, MeasurementKind, RoundState, WorkKind
@@ -15,34 +16,28 @@ from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem, is_stil
 from mallorn.db.tables import Context, CostModelRow, Job, Measurement, Round, TargetRow, Task, Workload
 
 OPEN = (RoundState.QUEUED, RoundState.LEASED)
-IN_FLIGHT = text("state in ('queued', 'leased') and not detached")  # as in the unique index
+Id = int | ColumnElement[int] | InstrumentedAttribute[int]
+ENDED: Final[dict[str, object]] = {"finished_at": now(), "proposals": null()}
 
 
 class Rounds(Repository):
     """Rounds of all jobs. Changes with an old fencing token are rejected."""
 
-    def add(self, job: Job, workload_id: int, plan: PlannedRound, searcher: str) -> Round | None:
-        """Queue a round of a locked job; None while the target has another one of the workload,
-        not detached, in flight."""
+    def add(self, job: Job, workload_id: int, plan: PlannedRound, searcher: str) -> Round:
+        """Queue a round of a locked job."""
         new = self.insert(Round).values(
             **asdict(replace(plan, searcher=searcher)),
             job_id=job.id,
             workload_id=workload_id,
             target_id=job.target_id,
-            seen_upto=0,
+            seen_upto=select_newest_measurement(workload_id, job.target_id).scalar_subquery(),
             detached=job.options["measurer"] == DETACHED,
             state=RoundState.QUEUED,
             error="",
         )
-        new = new.on_conflict_do_nothing(index_elements=["workload_id", "target_id"], index_where=IN_FLIGHT)
-        round_id = self.session.scalar(new.returning(Round.id))
-        if round_id is None:
-            return None
-        # Read once this round is in flight, so that no other round can still commit rows.
-        newest = select_newest_measurement(workload_id, job.target_id).scalar_subquery()
-        update_query = update(Round).where(Round.id == round_id).values(seen_upto=newest)
-        Leases(self.session).add_or_reopen_work(WorkItem.for_round(round_id), job.id)
-        return self.session.scalars(update_query.returning(Round)).one()
+        row = self.session.scalars(new.returning(Round)).one()
+        Leases(self.session).add_or_reopen_work(WorkItem.for_round(row.id), job.id)
+        return row
 
     def get(self, round_id: int) -> Round:
         """Return the round with this id. Raises ``sqlalchemy.exc.NoResultFound`` if none."""
@@ -80,12 +75,38 @@ class Rounds(Repository):
         is_tuning = select(Job.id).where(Job.id == Round.job_id, Job.state == JobState.TUNING).exists()
         is_free = Round.id == round_id, Round.state == RoundState.QUEUED, is_tuning
         values = {"state": RoundState.LEASED, "worker": worker, "started_at": now()}
+        newest = select_newest_measurement(Round.workload_id, Round.target_id)
+        is_new = Round.started_at.is_(None), newest.scalar_subquery()
+        values["seen_upto"] = case(is_new, else_=Round.seen_upto)
         return self.execute_and_count(update(Round).where(*is_free).values(values)) == 1
 
     def store_inputs(self, round_id: int, cost_model_id: int | None) -> None:
         """Store, at its first claim, a round's cost model."""
         values = {"cost_model_id": cost_model_id}
         self.execute_and_count(update(Round).where(Round.id == round_id).values(values))
+
+    def list_in_flight(self, row: Round) -> Sequence[Round]:
+        """Return the other open rounds of a round's workload, oldest first."""
+        is_other = Round.id != row.id, *_in_flight(Round, row.workload_id, row.target_id)
+        return self.session.scalars(select(Round).where(*is_other).order_by(Round.id)).all()
+
+    def lock_in_flight(self, row: Round) -> Sequence[Round]:
+        """Lock the open rounds of a round's workload, so that none stores proposals."""
+        return self._lock(*_in_flight(Round, row.workload_id, row.target_id))
+
+    def store_proposals(
+        self, hold: LeaseToken, known: Collection[int], seen_upto: int, **values: object
+    ) -> bool:
+        """Store a round's proposals and size; return False if the lease is lost, if another
+        round than those `known` has proposals, or if a measurement came after `seen_upto`."""
+        other, place = aliased(Round), (Round.workload_id, Round.target_id)
+        is_unknown = other.proposals.is_not(None), ~self.is_among(other.id, known)
+        conditions = (
+            *(Round.id == int(hold.item.subject), is_still_held(hold)),
+            ~exists(select(other.id).where(*_in_flight(other, *place), *is_unknown)),
+            select_newest_measurement(*place).scalar_subquery() <= seen_upto,
+        )
+        return self.execute_and_count(update(Round).where(*conditions).values(values)) == 1
 
     def change_inputs(self, hold: LeaseToken, **changes: Any) -> bool:
         """Change the inputs of a round while its lease is held; return whether it is."""
@@ -111,7 +132,7 @@ class Rounds(Repository):
 
     def move(self, round_id: int, state: RoundState, **values: Any) -> bool:
         """Change the state of a round, in the transaction that ended its lease."""
-        values |= {"worker": None} if state is RoundState.QUEUED else {"finished_at": now()}
+        values |= {"worker": None} if state is RoundState.QUEUED else ENDED
         update_query = update(Round).where(Round.id == round_id).values(state=state, **values)
         return self.execute_and_count(update_query) == 1
 
@@ -148,7 +169,8 @@ class Rounds(Repository):
     def _cancel(self, *conditions: ColumnElement[bool]) -> Sequence[int]:
         open_ids = self.session.scalars(select(Round.id).where(*conditions)).all()
         Leases(self.session).lock(WorkKind.ROUND, [str(round_id) for round_id in open_ids])
-        rounds = update(Round).where(*conditions).values(state=RoundState.CANCELLED, finished_at=now())
+        self._lock(*conditions)
+        rounds = update(Round).where(*conditions).values(state=RoundState.CANCELLED, **ENDED)
         ids = sorted(self.session.scalars(rounds.returning(Round.id)))
         Leases(self.session).close_work([WorkKind.ROUND], [str(round_id) for round_id in ids])
         return ids
@@ -158,11 +180,20 @@ class Rounds(Repository):
         trial = Measurement.round_id == round_id, Measurement.kind == MeasurementKind.TRIAL
         return set(self.session.scalars(select(Measurement.slot).where(*trial)))
 
+    def _lock(self, *conditions: ColumnElement[bool]) -> Sequence[Round]:
+        """Lock rounds in the order of their ids, after rows of their jobs and leases."""
+        rows = select(Round).where(*conditions).order_by(Round.id)
+        return self.session.scalars(rows.with_for_update(key_share=True)).all()
+
     def _lock_job_of(self, round_id: int) -> None:
         self.lock_jobs(select(Round.job_id).where(Round.id == round_id))
 
 
-def select_newest_measurement(workload_id: int, target_id: int) -> Select[int]:
+def select_newest_measurement(workload_id: Id, target_id: Id) -> Select[int]:
     """Return the query for the id of a workload's newest measurement on a target, or 0."""
     conditions = Measurement.workload_id == workload_id, Measurement.target_id == target_id
     return select(func.coalesce(func.max(Measurement.id), 0)).where(*conditions)
+
+
+def _in_flight(row: type[Round], workload: Id, target: Id) -> tuple[ColumnElement[bool], ...]:
+    return row.workload_id == workload, row.target_id == target, row.state.in_(OPEN)

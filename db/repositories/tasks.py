@@ -8,6 +8,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from sqlalchemy import (
     ColumnElement,
+    ScalarSelect,
     Select,
     and_,
     bindparam,
@@ -21,7 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
-from mallorn.core.states import MeasurementKind, RoundState
+from mallorn.core.states import OFF, WRITE, MeasurementKind, RoundState
 from mallorn.core.values.learning_curve import ClosedRounds, WorkloadCurve, WorkloadRound
 from mallorn.db.repositories.base import Repository
 from mallorn.db.repositories.learning_curves import IS_WRONG, LearningCurves
@@ -39,6 +40,7 @@ GONE: Final = "the model has no such task any more, because the code that import
 STOCK: Final = uuid5(NAMESPACE_URL, "metaschedule").hex
 _Finish = aliased(Measurement, name="finish")
 _Trial = aliased(Measurement, name="tried")
+_Other = aliased(Job, name="other_job")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +173,16 @@ def _is_current_task_of(job_id: str) -> ColumnElement[bool]:
     return and_(Task.job_id == job_id, Task.weight > 0)
 
 
-def workload_is_busy() -> ColumnElement[bool]:
-    """Return the condition that a task's workload has an open round on its job's target.
-    Detached rounds of other jobs do not count."""
-    is_open = Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
-    keeps_job_out = or_(~Round.detached, Round.job_id == Job.id)
-    same_workload = Round.workload_id == Task.workload_id, Round.target_id == Job.target_id
-    return exists(select(Round.id).where(*same_workload, is_open, keeps_job_out).correlate(Task, Job))
+def count_workload_rounds() -> ScalarSelect[int]:
+    """Return the subquery for the number of open rounds of a task's workload: the job's, and
+    those that it will learn from, but detached ones of other jobs."""
+    is_open = Round.state.in_((RoundState.QUEUED, RoundState.LEASED)), Round.target_id == Job.target_id
+    is_comparable = or_(Job.context_id.is_(None), _Other.context_id == Job.context_id)
+    is_shared = is_comparable, _Other.dataset == WRITE, Job.dataset != OFF
+    is_counted = or_(_Other.id == Job.id, and_(~Round.detached, *is_shared))
+    query = select(func.count(Round.id)).join(_Other, _Other.id == Round.job_id)
+    query = query.where(Round.workload_id == Task.workload_id, *is_open, is_counted)
+    return query.correlate(Task, Job).scalar_subquery()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +202,7 @@ class TaskHistory:
     retired: str
     flops: float
     args: Mapping[str, Any]  # Workload.args
-    blocked: bool  # its workload has an open round on this target, of this job or another
+    workload_rounds: int  # open ones of its workload from which the job will learn
     known_us: float | None
     workload_id: int
     own: ClosedRounds  # the job's closed rounds
@@ -280,7 +285,7 @@ def _tasks(job: Job) -> Select[*tuple[Any, ...]]:
     chosen_cte = chosen_cte.prefix_with("MATERIALIZED", dialect="postgresql")
     return (
         select(*columns, Workload.flops, Workload.args, Task.workload_id, Task.closed)
-        .add_columns(workload_is_busy().label("blocked"), known_us.label("known_us"))
+        .add_columns(count_workload_rounds().label("workload_rounds"), known_us.label("known_us"))
         .add_columns(is_refuted.correlate(Task, Job).label("is_refuted"))
         .join(Workload, Workload.id == Task.workload_id)
         .join(Job, Job.id == Task.job_id)

@@ -1,6 +1,6 @@
 """Models, jobs, and the tasks, rounds, steps and events of a job."""
 
-from sqlalchemy import ForeignKey, Index, LargeBinary, UniqueConstraint, false
+from sqlalchemy import ForeignKey, Index, LargeBinary, UniqueConstraint, false, true
 from sqlalchemy.orm import Mapped, mapped_column
 
 from mallorn.core.states import WRITE, Cause, JobState, RoundState
@@ -10,7 +10,7 @@ from mallorn.core.values.graph_report import GraphReport
 from mallorn.core.values.job import JobStep, JobWarning, SuggestedOptions
 from mallorn.core.values.learning_curve import ClosedRounds
 from mallorn.core.values.machine import Machine
-from mallorn.core.values.trial import DecidedTask
+from mallorn.core.values.trial import DecidedTask, Proposal
 from mallorn.db.tables.base import Base, BigId, CreatedAt, IdPk, Json, Timestamp, ValueType, partial_index
 
 
@@ -69,6 +69,8 @@ class Job(Base):
     share_pass: Mapped[float | None]  # of the job among its owner's jobs
     owner_pass: Mapped[float | None]  # of its owner among all owners, at this job's last turn
     planned_at: Mapped[Timestamp | None]  # when the planner last looked at the job
+    # Whether its last turn opened all rounds that it might: it may open more.
+    wants_rounds: Mapped[bool] = mapped_column(default=True, server_default=true())
     options: Mapped[Json]  # mallorn.core.job_options.JobOptions
     private: Mapped[bool] = mapped_column(default=False, server_default=false())  # as in options
     dataset: Mapped[str] = mapped_column(default=WRITE, server_default=WRITE)  # as in options
@@ -145,8 +147,9 @@ class Task(Base):
 class Round(Base):
     """Candidates of one task, planned by the bandit and leased by one worker.
 
-    Its proposals are a pure function of `seed`, `cost_model_id` and the workload's measurements up
-    to `seen_upto`. LeaseRow names the round's holder; results of an older attempt are rejected.
+    Its proposals follow from `seed`, `cost_model_id`, the workload's measurements up to
+    `seen_upto` and the proposals of other open rounds. Retries read them. LeaseRow names
+    the round's holder; results of an older attempt are rejected.
     """
 
     __tablename__ = "rounds"
@@ -157,15 +160,6 @@ class Round(Base):
         Index("ix_rounds_job_finished", "job_id", "finished_at"),
         Index("ix_rounds_target_finished", "target_id", "finished_at"),
         Index("ix_rounds_workload", "workload_id", "target_id", "state"),
-        # One round in flight per workload and target, so that it sees all earlier results. A
-        # detached round, which may wait for days, keeps only its own job from its workload.
-        partial_index(
-            "uq_rounds_in_flight",
-            "workload_id",
-            "target_id",
-            condition="state in ('queued', 'leased') and not detached",
-            unique=True,
-        ),
         # Few rows: open rounds, and those that closed since a plan read them.
         partial_index("ix_rounds_unsettled", "workload_id", "target_id", condition="not settled"),
     )
@@ -180,7 +174,7 @@ class Round(Base):
     seed: Mapped[int]
     searcher: Mapped[str]
     cost_model_id: Mapped[int | None] = mapped_column(ForeignKey("cost_models.id"))
-    seen_upto: Mapped[int] = mapped_column(BigId)  # id of the newest measurement that it may read
+    seen_upto: Mapped[int] = mapped_column(BigId)  # id of the newest measurement at its first claim
     detached: Mapped[bool] = mapped_column(default=False, server_default=false())  # as its job
     reason: Mapped[RoundNotes] = mapped_column(ValueType(RoundNotes))  # why the policy chose the task
     state: Mapped[str] = mapped_column(default=RoundState.QUEUED)
@@ -190,6 +184,8 @@ class Round(Base):
     started_at: Mapped[Timestamp | None]
     finished_at: Mapped[Timestamp | None]
     stats: Mapped[RoundStats | None] = mapped_column(ValueType(RoundStats))
+    # By slot, while it is open; SQL NULL before they are known.
+    proposals: Mapped[list[Proposal] | None] = mapped_column(ValueType(list[Proposal]))
     # Whether its results are in its task's `closed` and its workload's curve, if stored.
     settled: Mapped[bool] = mapped_column(default=False, server_default=false())
 

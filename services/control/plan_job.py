@@ -111,9 +111,9 @@ def _task_view(job: Job, task: TaskHistory, patterns: Sequence[str]) -> TaskView
         flops=task.flops,
         family=task.family,
         trials=task.own.trials + sum(row.trials for row in task.open_rounds),
-        in_flight=sum(row.size - row.trials for row in task.open_rounds),
-        blocked=bool(task.blocked),
         rounds=task.own.rounds,
+        open_sizes=tuple(row.size - row.trials for row in task.open_rounds),
+        workload_rounds=task.workload_rounds,
         points=tuple(iterate_curve_points(job, task)),
         known_us=task.known_us,
         seconds_per_trial=mean_seconds_per_trial([task.curve]),
@@ -327,8 +327,6 @@ def _apply_job_plan(
     for plan_of_round in decision.rounds:
         task, searcher = task_by_id[plan_of_round.task_id], plan_of_round.searcher or step.options.search
         row = Rounds(step.session).add(job, task.workload_id, plan_of_round, searcher)
-        if row is None:  # another job tunes this workload right now
-            continue
         place = {"round": row.index, "task": task.index, "name": task.name, "size": row.size}
         outlook = {"outlook": decision.outlook} if decision.outlook else {}
         event = place | plan_of_round.reason.to_stored_json() | outlook

@@ -40,8 +40,9 @@ PLAN_LEASE_SEC = 20.0
 class TargetSurvey:
     """Devices and tuning jobs of a target, and how many more rounds may be open for it.
 
-    Jobs in `able` can open another round. If the target names a virtual device, every
-    worker counts as a device. `lack` says what the workers lack if none can build for it.
+    Jobs in `able` can open another round, those in `wanting` perhaps further ones. If the
+    target names a virtual device, every worker counts as a device. `lack` says what the
+    workers lack if none can build for it.
     """
 
     devices: tuple[Device, ...]
@@ -49,6 +50,7 @@ class TargetSurvey:
     max_new_rounds: int
     jobs: tuple[JobShare, ...]
     able: frozenset[str]
+    wanting: frozenset[str]
 
 
 def survey(session: Session, target_id: int, target: Target) -> TargetSurvey:
@@ -75,6 +77,7 @@ def survey(session: Session, target_id: int, target: Target) -> TargetSurvey:
         max_new_rounds=max(0, max_open_rounds - open_rounds),
         jobs=tuple(JobShare(c.id, c.owner, c.priority, c.share_pass, c.owner_pass) for c in claims),
         able=frozenset(claim.id for claim in claims if claim.able),
+        wanting=frozenset(claim.id for claim in claims if claim.wants_rounds),
     )
 
 
@@ -118,17 +121,20 @@ class _TargetStep:
         self._lack = target_survey.lack
         self._free = 0 if self._lack else target_survey.max_new_rounds
         self._jobs = {job.id: job for job in target_survey.jobs}
-        self._able = set(target_survey.able)
+        self._able, self._wanting = set(target_survey.able), set(target_survey.wanting)
         self._messages: list[Message] = []
 
     def plan_jobs(self, first: str) -> list[Message]:
         """Plan the job `first`, then others by fair share until no round may be added."""
         try:
             if first in self._jobs:
-                self._plan_one(first, self._distribute_rounds(self._able | {first}).get(first, 0))
-            while counts := self._distribute_rounds(self._able):
-                for job_id, count in counts.items():
-                    self._plan_one(job_id, count)
+                others = set() if first in self._able else {first, *self._wanting}
+                counts = self._distribute_rounds(self._able | others)
+                self._plan_one(first, counts.get(first, 0))
+            for able in (self._able, self._wanting):
+                while counts := self._distribute_rounds(able):
+                    for job_id, count in counts.items():
+                        self._plan_one(job_id, count)
         except (Unavailable, StorageFull) as error:  # a sweep plans again
             log.warning("this planning step ended early, the next continues: %s", error)
         return self._messages
@@ -144,14 +150,15 @@ class _TargetStep:
                 if self._lack is not None and not turn.over:
                     Jobs(session).set_waiting(job_id, self._lack)
                 share = charge_job([*self._jobs.values()], job_id, turn.candidates)
-                FairShares(session).take_turn(job_id, share.share_pass, share.owner_pass)
+                values = {"share_pass": share.share_pass, "owner_pass": share.owner_pass}
+                values["wants_rounds"] = turn.opened >= max_new_rounds
+                FairShares(session).take_turn(job_id, **values)
         except (Unavailable, StorageFull):
             raise
         except Exception as error:  # the turns of other jobs go on
             if (host_error := explain_os_error(error)) is not None:
                 raise host_error from error
             del self._jobs[job_id]
-            self._able.discard(job_id)
             with (
                 log_facts(job=job_id),
                 Turn().log_part_errors("could not pause a job whose planning raised"),
@@ -168,5 +175,6 @@ class _TargetStep:
             del self._jobs[job_id]
         if turn.opened < max_new_rounds:
             self._able.discard(job_id)
+            self._wanting.discard(job_id)
         if turn.unsettled is not None:
             settle_rounds(self._database, turn.unsettled)

@@ -30,6 +30,11 @@ PULLS: Final = 48
 # A task's next round grows by one standard size per this many known trials.
 WELL_KNOWN_TRIALS: Final = 256
 ASSUMED_SECONDS_PER_TRIAL: Final = 0.5
+# Open rounds of a workload: more cost too many trials (docs/results/in_flight).
+MOST_IN_FLIGHT: Final = 4
+MOST_IN_FLIGHT_BY_TIME: Final = 8
+# So much of a task's trials may be in flight, unless its job has a time budget.
+SHARE_IN_FLIGHT: Final = 0.25
 # Number of future rounds of a job that are forecast.
 HORIZON: Final = 256
 
@@ -37,14 +42,15 @@ HORIZON: Final = 256
 def round_size(job: JobView, task: TaskView, eligible: int) -> int:
     """Return a round's number of candidates.
 
-    It is larger after many trials, or if there are fewer `eligible` tasks (those that may
-    be tuned now) than rounds that may be open.
+    It is larger after many trials, or if the `eligible` tasks (those that may be tuned now)
+    may have fewer rounds than may be open.
     """
     if job.round_size is not None:
         return job.round_size
     trials = task.points[-1].trials if task.points else 0
     evidence = job.usual_size * (1 + trials // WELL_KNOWN_TRIALS)
-    devices = job.usual_size * ceil(job.max_open_rounds / max(1, eligible))
+    most = MOST_IN_FLIGHT if job.seconds_left is None else MOST_IN_FLIGHT_BY_TIME
+    devices = job.usual_size * ceil(job.max_open_rounds / (max(1, eligible) * most))
     affordable = max(job.usual_size, budget_in_candidates(job) // PULLS)
     return min(LARGEST_ROUND, max(evidence, devices), affordable)
 
@@ -83,8 +89,9 @@ class TrialBudget:
     def __init__(self, job: JobView) -> None:
         self._job = job
         self._spent = job.spent_trials
-        busy = [task for task in job.tasks if task.in_flight]
-        self._busy_sec = [task.in_flight * seconds_per_trial(self._job, task) for task in busy]
+        self._busy_sec = [
+            size * seconds_per_trial(job, task) for task in job.tasks for size in task.open_sizes
+        ]
 
     @property
     def open_rounds(self) -> int:

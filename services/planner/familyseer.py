@@ -50,7 +50,8 @@ def _due_siblings(tasks: Sequence[TaskView], size: int) -> Iterator[list[TaskVie
         full = sum(trials > small_size for task in members for trials in _sizes(task))
         small = sum(trials <= small_size for task in members for trials in _sizes(task))
         # Rounds in flight count, so that two devices do not plan the same one.
-        small += sum(0 < task.in_flight <= small_size and bool(task.points) for task in members)
+        open_sizes = (size for task in members if task.points for size in task.open_sizes)
+        small += sum(size <= small_size for size in open_sizes)
         if len(members) == 1 or full <= small:
             continue
         # The gradient picked the member for the newest full round.

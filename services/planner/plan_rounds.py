@@ -46,6 +46,11 @@ class _Decision:
             for task, forecast in zip(job.tasks, self._forecasts, strict=True)
         ]
         self._prospects = budgets.compute_expected_gain(job.tasks, self._forecasts, self._retired, self._size)
+        self._trials_to_come = (
+            budgets.expected_trials(job, self._prospects)
+            if job.has_auto_budget
+            else max(0, budgets.budget_in_candidates(job) - job.spent_trials)
+        )
 
     def plan_new_rounds(self) -> list[PlannedRound]:
         rounds: list[PlannedRound] = []
@@ -62,7 +67,9 @@ class _Decision:
             first = budgets.choose_first_round_size(self._job, self._policy.first_visit)
             size = min(first, arms[position].size) if first_visits else choice.size or arms[position].size
             self._budget.book_round(choice.task, size)
-            self._tasks[position] = replace(choice.task, in_flight=size, blocked=True)
+            task, open_sizes = choice.task, (*choice.task.open_sizes, size)
+            count = task.workload_rounds + 1
+            self._tasks[position] = replace(task, open_sizes=open_sizes, workload_rounds=count)
             is_usual = size == self._size
             forecasts = self._forecasts if is_usual else self._belief.forecast(self._job.tasks, size)
             policy = "first-pass" if first_visits else self._job.policy
@@ -80,13 +87,8 @@ class _Decision:
         untimed = [i for i, task in enumerate(self._job.tasks) if task.best_us is None]
         if self._positions_needing_results([i for i in untimed if not self._retired[i]]):
             return None
-        job, gain = self._job, self._prospects
-        trials = (
-            budgets.expected_trials(job, gain)
-            if job.has_auto_budget
-            else max(0, budgets.budget_in_candidates(job) - job.spent_trials)
-        )
-        return gain.outlook(trials if gain.gains_us else 0)
+        gain = self._prospects
+        return gain.outlook(self._trials_to_come if gain.gains_us else 0)
 
     def why_finished(self) -> str:
         """Return why tuning is over; empty if it goes on or rounds are still open."""
@@ -114,7 +116,7 @@ class _Decision:
         if job.has_auto_budget and job.spent_trials >= budgets.auto_trial_limit(job):
             gain = self._describe_gain()
             return f"the {budgets.MOST_A_TASK} trials a task are spent that a job gets by itself; {gain}"
-        # Tasks blocked by another job's round count, because they may be tuned later.
+        # Tasks that wait for another job's rounds count, because they may be tuned later.
         left = [task for task, rests in zip(self._tasks, self._retired, strict=True) if not rests]
         has_no_time = job.seconds_left is not None and not any(
             self._budget.remaining_candidates(task) for task in left
@@ -122,19 +124,40 @@ class _Decision:
         return "the time budget is spent" if has_no_time else ""
 
     def _arms(self) -> dict[int, Arm]:
-        """Return the tasks that may be tuned now, with forecasts, keyed by position."""
-        free = [i for i in self._tunable() if not self._tasks[i].blocked]
-        arms: dict[int, Arm] = {}
-        for i in free:
-            task = self._tasks[i]
-            size = min(
-                budgets.round_size(self._job, task, len(free)), self._budget.remaining_candidates(task)
-            )
-            if size > 0:
-                arms[i] = Arm(
-                    task, self._forecasts[i], size, size * budgets.seconds_per_trial(self._job, task)
-                )
+        """Return the tasks that may be tuned now, with forecasts, keyed by position: of those
+        that may get a round, the ones whose workload has the fewest open rounds."""
+        tunable, arms = self._tunable(), dict[int, Arm]()
+        for count in range(budgets.MOST_IN_FLIGHT_BY_TIME):
+            for i in tunable:
+                task = self._tasks[i]
+                size = budgets.round_size(self._job, task, len(tunable))
+                size = min(size, self._budget.remaining_candidates(task))
+                is_next = size > 0 and task.workload_rounds == count
+                if is_next and (not count or self._may_have_another(i, size, len(tunable))):
+                    seconds = size * budgets.seconds_per_trial(self._job, task)
+                    arms[i] = Arm(task, self._forecasts[i], size, seconds)
+            if arms:
+                break
         return arms
+
+    def _may_have_another(self, position: int, size: int, tasks: int) -> bool:
+        """Return whether a task, whose workload has an open round, may get another.
+
+        A round of the workload must have brought a result. If all open rounds are of other
+        jobs, that suffices, so that jobs take turns. Unless the job has a time budget, at most
+        SHARE_IN_FLIGHT of the trials that the task will have got are in flight: those so far
+        and its part of those that the budget still gives to `tasks` tasks.
+        """
+        job, planned, task = self._job, self._tasks[position], self._job.tasks[position]
+        if all(point.best_us is None for point in task.points):
+            return False
+        if not planned.open_sizes or job.seconds_left is not None:
+            return True
+        if planned.workload_rounds >= budgets.MOST_IN_FLIGHT:
+            return False
+        trials = task.trials + task.in_flight + self._trials_to_come / tasks
+        trials = trials if job.task_trials is None else min(trials, job.task_trials)
+        return planned.in_flight + size <= budgets.SHARE_IN_FLIGHT * trials
 
     def _tunable(self) -> list[int]:
         """Return the positions of tasks that get more rounds.

@@ -44,9 +44,9 @@ class TaskView:
     flops: float
     family: str
     trials: int  # measured trials of this job
-    in_flight: int  # unmeasured candidates of its open rounds
-    blocked: bool  # its workload has an open round of any job
     rounds: int  # closed rounds of this job
+    open_sizes: tuple[int, ...] = ()  # unmeasured candidates of each of its open rounds
+    workload_rounds: int = 0  # open ones of its workload, also of jobs that this one learns from
     points: tuple[Point, ...] = ()  # in closing order, rounds of other jobs included
     known_us: float | None = None  # the dataset's best from before those points
     seconds_per_trial: float | None = None  # mean of its own rounds
@@ -56,6 +56,11 @@ class TaskView:
     exhausted: bool = False  # its searcher found nothing left to propose
     retired: str = ""  # why it got no more rounds at the last decision
     limit_us: float | None = None  # the machine's lower bound, if known
+
+    @property
+    def in_flight(self) -> int:
+        """Unmeasured candidates of its open rounds."""
+        return sum(self.open_sizes)
 
     @property
     def curve_us(self) -> tuple[float, ...]:
@@ -97,7 +102,7 @@ class JobView:
 
     @property
     def open_rounds(self) -> int:
-        return sum(task.in_flight > 0 for task in self.tasks)
+        return sum(len(task.open_sizes) for task in self.tasks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,6 @@ def task(index: int = 0, bests_us: Iterable[float | None] = (), **known: Any) ->
         flops=1e6 * (index + 1),
         family="operator:matmul",
         trials=ROUND * len(points),
-        in_flight=0,
-        blocked=False,
         rounds=len(points),
         points=points,
         failed_rounds=failed,

@@ -11,12 +11,14 @@ from sqlalchemy import and_, true, update
 from mallorn.core.errors import Unavailable
 from mallorn.core.outcomes import Outcome
 from mallorn.db.repositories.base import seconds_from_now
-from mallorn.db.repositories.leases import Leases, LeaseToken
-from mallorn.db.tables import LeaseRow
+from mallorn.db.repositories.leases import Leases, LeaseToken, is_still_held
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.tables import LeaseRow, Round
 from mallorn.services.control.plan_job import job_view
 from mallorn.workers.finish.numeric_check import NumericCheck
 from mallorn.workers.measure.measurer_interface import MeasureInput, Program
 from mallorn.workers.process.lookout import Lookout
+from mallorn.workers.round.loaded_round import load_round
 from mallorn.workers.round.run import Commits
 from tests.simulation import old_code
 from tests.simulation.benches import Check
@@ -111,6 +113,34 @@ def private_shown() -> AbstractContextManager[object]:
     return patch("mallorn.db.repositories.snapshots.is_shared", true)
 
 
+@contextmanager
+def duplicates_unchecked() -> Iterator[None]:
+    """A round stores its proposals whoever else has them."""
+
+    def store(self: Rounds, hold: LeaseToken, *_known: Any, **values: Any) -> bool:
+        mine = Round.id == int(hold.item.subject), is_still_held(hold)
+        return self.execute_and_count(update(Round).where(*mine).values(values)) == 1
+
+    with (
+        patch.object(Rounds, "store_proposals", store),
+        patch("mallorn.workers.round.propose.find_tried", lambda *_: set()),
+        patch.object(Rounds, "lock_in_flight", lambda *_: []),
+    ):
+        yield
+
+
+def retries_propose_anew() -> AbstractContextManager[object]:
+    """What an earlier attempt stored is not looked at."""
+
+    def load(session: Any, round_id: int, is_new: bool = False) -> Any:
+        loaded = load_round(session, round_id, is_new)
+        session.expunge(loaded.row)
+        loaded.row.proposals = None
+        return loaded
+
+    return patch("mallorn.workers.round.propose.load_round", load)
+
+
 #: By name, with what the law says that finds it.
 BUGS: Final[dict[str, tuple[Callable[[], AbstractContextManager[object]], str]]] = {
     "fencing off": (fencing_off, "does not hold"),
@@ -118,6 +148,8 @@ BUGS: Final[dict[str, tuple[Callable[[], AbstractContextManager[object]], str]]]
     "a lost wake-up, and nobody looks": (nobody_looks, "has not ended"),
     "renewals never refused": (renewals_never_refused, "does not hold"),
     "a budget off by a round": (budget_off_by_a_round, "has spent"),
+    "the check for duplicates removed": (duplicates_unchecked, "measured one candidate"),
+    "a retry that proposes anew": (retries_propose_anew, "stored its proposals"),
     "a schedule promoted without its check": (unchecked_schedule, "without a check"),
     "another owner's jobs listed": (owners_mixed, "sees job"),
     "private rows exported": (private_shown, "private jobs alone"),

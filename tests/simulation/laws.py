@@ -11,6 +11,7 @@ from mallorn.core.states import Cause, JobState, MeasurementKind, RoundState
 from mallorn.db.measurement_codec import unpack_decisions
 from mallorn.db.repositories.devices import machine_key_of
 from mallorn.db.tables import Context, Job, Measurement, Round, Schedule, SketchRow, Workload
+from mallorn.searchers.fill_round import UNDECIDED
 from tests.simulation.history import COMMITTED, History
 from tests.simulation.kinds import UNMENDED, Kind
 from tests.simulation.parts import WORKERS
@@ -32,6 +33,8 @@ def broken_laws(
     return [
         *_every_job_ends(rows, owners, faults),
         *_every_candidate_counts_once(rows, history),
+        *_nothing_is_measured_twice(rows, history),
+        *_a_round_proposes_once(history),
         *_budgets_are_kept(rows),
         *_schedules_are_checked(rows, history),
         *_one_holder_at_a_time(history),
@@ -113,6 +116,26 @@ def _every_candidate_counts_once(rows: _Rows, history: History) -> Iterator[str]
         lost = [slot for slot in entry.facts[2] if (entry.facts[0], slot) not in places]
         if lost:
             yield f"round {entry.facts[0]}: slots {lost} were committed and are gone"
+
+
+def _nothing_is_measured_twice(rows: _Rows, history: History) -> Iterator[str]:
+    """By rounds of jobs that learn from each other; a restore may take away what they knew."""
+    jobs = {job.id: job for job in rows.jobs}
+    found = defaultdict[Any, list[Measurement]](list)
+    for row in rows.trials:
+        if row.outcome not in UNDECIDED and row.bound_us is None and row.context_id is not None:
+            owner = jobs[row.job_id].owner if jobs[row.job_id].private else ""
+            found[owner, row.workload_id, row.context_id, row.sketch_id, row.decisions].append(row)
+    for measured in found.values() if not history.of("restored") else ():
+        rounds = sorted({row.round_id for row in measured if row.round_id is not None})
+        if len(rounds) > 1:
+            yield f"rounds {rounds} measured one candidate"
+
+
+def _a_round_proposes_once(history: History) -> Iterator[str]:
+    for number, count in Counter(entry.facts[0] for entry in history.committed("propose")).items():
+        if count > 1:
+            yield f"round {number} stored its proposals {count} times"
 
 
 def _budgets_are_kept(rows: _Rows) -> Iterator[str]:

@@ -18,9 +18,12 @@ from mallorn.services.coordinator.web.app_parts import Waker
 from tests.simulation.benches import NAME
 from tests.simulation.broker import Broker
 from tests.simulation.parts import LOOK_SEC, Parts
+from tests.simulation.policies import IN_ORDER
 from tests.simulation.seams import SETTINGS, TARGET
 
 PRIVATE_SHARE: Final = 0.3  # of the jobs
+LONG_SHARE: Final = 0.15  # of the jobs: a single task, of which several rounds are in flight
+LONG_TRIALS: Final = 32
 MODEL: Final = "a" * 64
 OPTIONS: Final = JobOptions.model_validate(
     {
@@ -37,6 +40,9 @@ def wish(random: Random, **options: str) -> JobIn:
     """A job as somebody asks for it."""
     names = random.choice((["w0"], ["w0"], ["w1"], ["w0", "w1"]))
     asked = {"name": "+".join(names), "trials": random.choice((4, 4, 6, 8)), "seed": random.randrange(100)}
+    if random.random() < LONG_SHARE:
+        asked |= {"name": names[0], "trials": LONG_TRIALS}
+        options = {"search": IN_ORDER, **options}
     changed = OPTIONS.model_copy(update={"private": random.random() < PRIVATE_SHARE, **options})
     return JobIn(model_id=MODEL, target=TARGET.text, options=changed, **asked)
 

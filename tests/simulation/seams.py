@@ -16,6 +16,7 @@ from mallorn.core.values.graph_report import GraphReport
 from mallorn.db.repositories.control_loop_ticks import LoopTicks
 from mallorn.db.repositories.leases import Leases
 from mallorn.db.repositories.measurements import Measurements
+from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.session import read_clock
 from mallorn.searchers.synthetic_space import SyntheticSpace
 from mallorn.services.control.plan_target import plan_target
@@ -36,14 +37,16 @@ from tests.simulation.clockwork import Threading, Time
 from tests.simulation.fleet import EVERY_SEC, QuietRollCall, Tracker
 from tests.simulation.history import History
 from tests.simulation.loom import Loom
-from tests.simulation.policies import NAMES
+from tests.simulation.policies import IN_ORDER, NAMES
 from tests.simulation.storage import Shared
 from tests.simulation.store import URL, Shelf, stored_at
 from tests.simulation.versions import versions_mixed
 
 COMPILER: Final = MadeUpCompiler(SyntheticSpace(16, 16, 16))
 TARGET: Final = parse_target('{"kind":"llvm","num-cores":2}')
-SETTINGS: Final = Settings(lease_sec=12.0, device_wait_sec=90.0, plugins=[NAME, *NAMES], artifacts=URL)
+SETTINGS: Final = Settings(
+    lease_sec=12.0, device_wait_sec=90.0, plugins=[NAME, IN_ORDER, *NAMES], artifacts=URL
+)
 IMPORT_SEC: Final = 1.0
 #: Modules that wait, or tell how long something took.
 WAITING: Final = (
@@ -216,6 +219,7 @@ def _extract(loom: Loom, benches: Benches) -> Any:
 def _witnesses(history: History) -> Iterator[Any]:
     """The product's own methods, which tell the history what they did if their transaction commits."""
     claim, renew, change, lose = Leases.claim, Leases.renew, Leases._change, Leases._free_and_count_losses
+    store = Rounds.store_proposals
     rest, add_trials, pull_back = Leases.close_work, Measurements.add_trials, LoopTicks.correct_future_times
 
     def claimed(self: Leases, item: Any, holder: str, lease_sec: float) -> Any:
@@ -264,6 +268,13 @@ def _witnesses(history: History) -> Iterator[Any]:
         pull_back(self, lease_sec)
         history.when_committed("pull", read_clock(self.session) + lease_sec)
 
+    def stored(self: Rounds, hold: Any, *given: Any, **values: Any) -> bool:
+        is_stored = store(self, hold, *given, **values)
+        if is_stored:
+            history.when_committed("propose", int(hold.item.subject), hold.attempt)
+        return is_stored
+
+    yield patch.object(Rounds, "store_proposals", stored)
     yield patch.object(LoopTicks, "correct_future_times", pulled)
     yield patch.object(Leases, "claim", claimed)
     yield patch.object(Leases, "renew", renewed)

@@ -34,6 +34,7 @@ FOUND = {
     "fencing off": 11,
     "renewals never refused": 1,
     "a schedule promoted without its check": 8,
+    "the check for duplicates removed": 43,
     "private rows exported": 2,
     "ticks that expire by another's clock": 5,
     "a read-only database taken for a fault": 3,

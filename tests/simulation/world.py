@@ -22,6 +22,7 @@ from tests.simulation.weather import Fault, draw
 LONGEST_SEC: Final = 1200.0
 WIDTHS: Final = (1, 1, 2, 3)  # rounds and stages that a worker does at a time
 OWNERS: Final = ("ada", "bob")
+DEVICES: Final = (2, 4)  # how many there are: as many as rounds are open, or more than workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,8 @@ def simulate(storage: Storage, scenario: Scenario) -> Outcome:
     random = Random(f"world {scenario.seed}")
     loom = Loom(random)
     history = History(loom)
-    broker, benches, shelf = Broker(loom), Benches(loom, history), Shelf(loom)
+    broker, shelf = Broker(loom), Shelf(loom)
+    benches = Benches(loom, history, random.choice(DEVICES))
     troubles = Answers(storage, loom, history.note)
     storage.renew(lambda: loom.now + troubles.ahead_sec)
     storage.troubles = troubles

@@ -15,6 +15,7 @@ from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem
 from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.workloads import Sketches
 from mallorn.searchers.space import Candidate
 from mallorn.workers.detached.batch_record import (
@@ -81,7 +82,8 @@ def commit_batch_results(runtime: Runtime, results: BatchResults) -> Taken:
         device_class = class_of_job(session, job)
         if device_class is None:  # bind the job to the context of its first results
             options = KeptOptions.model_validate(job.options)
-            context = get_or_create_context(session, job.target_id, options, endpoint)
+            target = Target(Targets(session).get(job.target_id).text)
+            context = get_or_create_context(session, job.target_id, target, options, endpoint)
             Jobs(session).bind_context(batch.job_id, context.id)
         elif device_class != endpoint.device_class:
             raise no_device_error(device_class)

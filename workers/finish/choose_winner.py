@@ -249,7 +249,7 @@ def _store(
     job = stage.job
     sketches = store_sketches(session, [entry.slot.sketch for entry in entries])
     endpoints = [entry.results[0].endpoint for entry in entries]
-    sites = store_sites(session, job.target_id, stage.options, endpoints)
+    sites = store_sites(session, job.target_id, stage.target, stage.options, endpoints)
     rows = []
     for entry, site in zip(entries, sites, strict=True):
         trial = entry.merge_into_trial(verdicts.get(entry.slot.slot))

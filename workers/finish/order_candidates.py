@@ -307,5 +307,6 @@ def _ensure_inside_context(stage: LeasedStage) -> int:
     local_endpoints = [endpoint for endpoint in endpoints if endpoint.host_id == host_id()]
     with stage.runtime.database.transaction() as session:
         endpoint = [*local_endpoints, *endpoints][0]
-        context = get_or_create_context(session, stage.job.target_id, stage.options, endpoint)
+        target_id, target = stage.job.target_id, stage.target
+        context = get_or_create_context(session, target_id, target, stage.options, endpoint)
         return Contexts(session).ensure_timed_as(context, inside_timing_settings(stage)).id

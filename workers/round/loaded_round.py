@@ -1,6 +1,6 @@
 """Load a round's inputs from the database: program, options, history and cost model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log2
 
@@ -16,10 +16,9 @@ from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.trials import Trials
 from mallorn.db.repositories.workloads import tir_of
-from mallorn.db.session import Database
 from mallorn.db.tables import CostModelRow, Round, Workload
 from mallorn.searchers.base import Trial
-from mallorn.searchers.fill_round import UNDECIDED
+from mallorn.searchers.fill_round import UNDECIDED, as_pending_trials
 from mallorn.searchers.space import Candidate, Sketch
 from mallorn.workers.device.device_class import DeviceClass
 from mallorn.workers.interfaces.tensor_arguments import unpack_arguments
@@ -48,6 +47,8 @@ class LoadedRound:
     model_kind: str | None  # its registered name
     on_base: bool  # whether the model is a base or builds on one, so knows more than this job
     done_slots: frozenset[int]
+    pending: tuple[Trial, ...] = ()  # the end of `history`: candidates of other open rounds
+    waits_for_pending: bool = False  # whether a candidate of these may soon be free again
 
     def work(self, sketches: Mapping[str, Sketch]) -> WorkloadOnTarget:
         return WorkloadOnTarget(
@@ -65,8 +66,11 @@ class LoadedRound:
         return min((time for trial in self.history if (time := trial.time_us) is not None), default=None)
 
 
-def load_round(session: Session, round_id: int) -> LoadedRound:
+def load_round(session: Session, round_id: int, is_new: bool = False) -> LoadedRound:
+    """Load a round; if it `is_new`, no attempt has measured a candidate of it."""
     row, job, task, workload, target_row, context, proposer = Rounds(session).load(round_id)
+    others = [other for other in Rounds(session).list_in_flight(row) if other.proposals]
+    pending = [each for other in others for each in as_pending_trials(other.proposals or ())]
     options = KeptOptions.model_validate(job.options)
     target = Target(target_row.text)
     if proposer is not None and not reads_current_view(proposer.name, str(proposer.metrics.get("view", ""))):
@@ -88,23 +92,26 @@ def load_round(session: Session, round_id: int) -> LoadedRound:
         machine=job.machine,
         program=program_of(workload),
         descriptors=descriptors_of(workload),
-        history=tuple(history),
+        history=(*history, *pending),
         model=model,
         model_name=None if proposer is None else str(_name_of(proposer)),
         model_kind=None if model is None else options.cost_model if proposer is None else proposer.name,
         on_base=proposer is not None and (_name_of(proposer).is_base or "base" in proposer.metrics),
-        done_slots=frozenset(Rounds(session).done_slots(round_id)),
+        done_slots=frozenset(() if is_new else Rounds(session).done_slots(round_id)),
+        pending=tuple(pending),
+        # Another job's detached rounds may be open for days.
+        waits_for_pending=any(not one.detached or one.job_id == row.job_id for one in others),
     )
 
 
-def find_tried(database: Database, round_: LoadedRound, candidates: Sequence[Candidate]) -> set[Candidate]:
-    """Return which candidates have a result, also outside the round's history."""
-    row = round_.row
-    with database.session() as session:
-        job = Jobs(session).get(row.job_id, None)
-        of_round = row.workload_id, row.target_id, row.seen_upto, job.context_id or 0
-        limits = limits_of(round_.options, round_.target)
-        trials = Trials(session, job).history(*of_round, limits, frozenset(candidates))
+def find_tried(
+    session: Session, round_: LoadedRound, candidates: Iterable[Candidate], upto: int | None
+) -> set[Candidate]:
+    """Return which candidates have a result up to measurement `upto`, if that is given."""
+    row, limits = round_.row, limits_of(round_.options, round_.target)
+    job = Jobs(session).get(row.job_id, None)
+    of_round = row.workload_id, row.target_id, upto, job.context_id or 0
+    trials = Trials(session, job).history(*of_round, limits, frozenset(candidates))
     return {trial.candidate for trial in trials if trial.outcome not in UNDECIDED}
 
 

@@ -1,26 +1,28 @@
 """Propose a round's candidates from its stored inputs, leaving out plugins that fail."""
 
 import logging
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import isfinite
+from sys import maxsize
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from mallorn.core.check_plugin_classes import convert_plugin_errors
-from mallorn.core.errors import LeaseLost, MallornError, PluginFailed
+from mallorn.core.errors import LeaseLost, MallornError, PluginFailed, Unavailable
 from mallorn.core.registry import WORDS, resolve
 from mallorn.core.values.decision_log import SkippedPart
 from mallorn.costmodels.analytic_models import Draft
 from mallorn.costmodels.base import CostModel
 from mallorn.costmodels.views import WrongRows
 from mallorn.db.repositories.job_events_and_warnings import NewJobWarning, Warnings
-from mallorn.db.repositories.leases import LeaseToken
+from mallorn.db.repositories.leases import Leases, LeaseToken
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.trials import NEWEST
 from mallorn.searchers.base import DEFAULT, Proposal, Searcher, Trial, prefix_origin
 from mallorn.searchers.fill_round import Filter, as_pending_trials, propose_first_valid, was_tried
-from mallorn.searchers.space import Space
+from mallorn.searchers.space import Candidate, Sketch, Space
 from mallorn.workers.interfaces.candidate_compiler import Validate
 from mallorn.workers.measure.measurer_interface import MeasureInput, number_candidates
 from mallorn.workers.measure.tvm_space import TvmSpace
@@ -42,21 +44,32 @@ class Proposed(NamedTuple):
 
 
 def prepare_round(runtime: Runtime, hold: LeaseToken) -> tuple[LoadedRound, Proposed]:
-    """Load a round and propose its candidates. If the cost model or searcher fails, propose
+    """Load a round, propose its candidates and store them; later attempts read them. While
+    other rounds have some of them, propose again. If the cost model or searcher fails, propose
     without it, store a warning for the job, and let later attempts leave it out, too.
 
     Raises PluginFailed if candidates of this round were measured already or the fallback
-    fails; LeaseLost if another attempt has the round.
+    fails; LeaseLost if another attempt has the round; Unavailable if all untried candidates
+    are in other rounds.
     """
     round_id = int(hold.item.subject)
+    taken: list[Trial] = []
     while True:
         try:
             with runtime.database.session() as session:
-                round_ = load_round(session, round_id)
-            validate = runtime.validator(round_.target)
-            return round_, propose(
-                FeatureLookup(runtime.database, runtime.compiler, runtime.lower), round_, validate
-            )
+                loaded = load_round(session, round_id, is_new=hold.attempt == 1)
+            history, pending = (*loaded.history, *taken), (*loaded.pending, *taken)
+            round_ = replace(loaded, history=history, pending=pending)
+            lookup = FeatureLookup(runtime.database, runtime.compiler, runtime.lower)
+            proposed = propose(lookup, round_, runtime.validator(round_.target))
+            if not proposed.proposals and round_.waits_for_pending:
+                raise Unavailable(f"other rounds have all untried candidates of {round_.task_name}")
+            if proposed.proposals == (round_.row.proposals or []):
+                return round_, proposed
+            conflicts = _store_proposals(runtime, hold, round_, proposed.proposals)
+            if conflicts is None:
+                return round_, proposed
+            taken += as_pending_trials(conflicts)
         except PluginFailed as error:
             log.warning("round %s: %s", round_id, error.message, exc_info=error)
             with runtime.database.transaction() as session:
@@ -76,6 +89,41 @@ def prepare_round(runtime: Runtime, hold: LeaseToken) -> tuple[LoadedRound, Prop
                     "candidates are proposed unguided" if is_model else f"{SAFE_SEARCHER} proposes instead"
                 )
                 Warnings(session).add(row.job_id, _warning(error, words))
+
+
+def _store_proposals(
+    runtime: Runtime, hold: LeaseToken, round_: LoadedRound, proposals: Sequence[Proposal]
+) -> Sequence[Proposal] | None:
+    """Store a round's proposals and return None. If other rounds have some of them, or have
+    measured them meanwhile, return these instead; none if another round stored just now.
+
+    Raises LeaseLost if another attempt has the round.
+    """
+    row, candidates = round_.row, {proposal.candidate for proposal in proposals}
+    # If the space lacks candidates because others have them, they may be free later.
+    size = len(proposals) if round_.waits_for_pending else row.size
+    values = {"proposals": [_storable(proposal) for proposal in proposals], "size": size}
+    with runtime.database.transaction() as session:
+        rounds = Rounds(session)
+        in_flight = {each.id: each.proposals or () for each in rounds.lock_in_flight(row)}
+        others = [stored for round_id, stored in in_flight.items() if round_id != row.id]
+        taken = {each.candidate for stored in others for each in stored}
+        if candidates.isdisjoint(taken):
+            if rounds.store_proposals(hold, in_flight, row.seen_upto, **values):
+                return None
+            taken = find_tried(session, round_, candidates, None)
+            if not taken and rounds.store_proposals(hold, in_flight, maxsize, **values):
+                return None
+            if not taken and not Leases(session).holds(hold):
+                raise LeaseLost
+    return [proposal for proposal in proposals if proposal.candidate in taken]
+
+
+def _storable(proposal: Proposal) -> Proposal:
+    """Return a proposal in Python's own numbers, which JSON can hold."""
+    score, decisions = proposal.predicted, tuple(map(int, proposal.candidate.decisions))
+    predicted = float(score) if score is not None and isfinite(score) else None
+    return Proposal(Candidate(proposal.candidate.sketch, decisions), predicted, proposal.origin)
 
 
 def warn(runtime: Runtime, job_id: str, error: MallornError, instead: str) -> None:
@@ -108,7 +156,16 @@ def propose(lookup: FeatureLookup, round_: LoadedRound, validate: Validate | Non
 
 def _propose(lookup: FeatureLookup, round_: LoadedRound, validate: Validate | None) -> Proposed:
     sketches = lookup.compiler.design_space(round_.program.tir, round_.target.text)
-    work = round_.work({sketch.key: sketch for sketch in sketches})
+    by_key = {sketch.key: sketch for sketch in sketches}
+    stored = round_.row.proposals
+    if stored and all(each.candidate.sketch in by_key for each in stored):
+        return _number(stored, by_key)
+
+    def tried(candidates: Sequence[Candidate]) -> set[Candidate]:
+        with lookup.database.session() as session:
+            return find_tried(session, round_, candidates, round_.row.seen_upto)
+
+    work = round_.work(by_key)
     space = TvmSpace(
         sketches,
         round_.program,
@@ -118,7 +175,7 @@ def _propose(lookup: FeatureLookup, round_: LoadedRound, validate: Validate | No
         round_.machine,
         validate,
         lambda view, candidates: lookup.rows(view, work, candidates),
-        partial(find_tried, lookup.database, round_) if len(round_.history) >= NEWEST else None,
+        tried if len(round_.history) >= NEWEST else None,
     )
     name, size, model = round_.row.searcher, round_.row.size, round_.model
     searcher: type[Searcher] = resolve("search", name)
@@ -130,15 +187,21 @@ def _propose(lookup: FeatureLookup, round_: LoadedRound, validate: Validate | No
         proposals = _search(round_, space, model, size)
 
     candidates = [proposal.candidate for proposal in proposals if isinstance(proposal, Proposal)]
-    is_valid = len(candidates) == len(proposals) and all(c.sketch in space.by_key for c in candidates)
+    pending = {trial.candidate for trial in round_.pending}
+    is_valid = all(c.sketch in by_key and c not in pending for c in candidates)
     if not is_valid or len(set(candidates)) < len(proposals) or len(proposals) > size:
         raise PluginFailed(
-            f"the searcher {name} must return at most {size} Proposals, of distinct candidates of the space",
+            f"the searcher {name} must return at most {size} Proposals, "
+            "of distinct candidates of the space that are in no other round",
             seam="search",
             name=name,
         )
-    inputs = number_candidates((candidate, space.by_key[candidate.sketch]) for candidate in candidates)
-    return Proposed(inputs, [prefix_origin(proposal, name) for proposal in proposals])
+    return _number([prefix_origin(proposal, name) for proposal in proposals], by_key)
+
+
+def _number(proposals: Sequence[Proposal], sketches: Mapping[str, Sketch]) -> Proposed:
+    places = ((each.candidate, sketches[each.candidate.sketch]) for each in proposals)
+    return Proposed(number_candidates(places), list(proposals))
 
 
 def _propose_first_round(round_: LoadedRound, space: Space, model: CostModel) -> list[Proposal]:

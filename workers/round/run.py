@@ -45,7 +45,7 @@ from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.round.loaded_round import LoadedRound
 from mallorn.workers.round.propose import prepare_round
 from mallorn.workers.round.select_cost_model import select_ranking_model
-from mallorn.workers.round.store_referenced_rows import StoredRows
+from mallorn.workers.round.store_referenced_rows import store_sites, store_sketches
 from mallorn.workers.subprocesses.shutdown import STOP
 
 # A killed worker loses at most so many results, of so many seconds, and the running candidate.
@@ -74,7 +74,6 @@ class Commits:
 
     def __post_init__(self) -> None:
         self._sketches = {each.slot: each.sketch for each in self.inputs}
-        self._stored = StoredRows(self.round_.row.target_id, self.round_.options)
         self.pending: dict[int, MeasureResult] = {}
         self._committed: set[int] = set()
         self._unannounced: list[MeasureResult] = []  # committed, and in no event yet
@@ -105,28 +104,27 @@ class Commits:
             return
         results = [result for slot, result in self.pending.items() if slot not in self._committed]
         repeated = {slot: r.trial.disturbed for slot, r in self.pending.items() if slot in self._committed}
-        stored = self._stored.copy()  # what a transaction inserts counts once it is committed
         with self.database.transaction() as session:
             measurements = Measurements(session)
             if is_last:
                 measurements.lock_job(self.round_.row.job_id)  # before the lease, as everywhere
             # None is new if an earlier commit succeeded but its reply was lost.
-            is_new = bool(measurements.add_trials(self.hold, self._rows_of(session, results, stored)))
+            is_new = bool(measurements.add_trials(self.hold, self._rows_of(session, results)))
             measurements.mark_disturbed_slots(self.round_.row.id, repeated)
             unannounced = self._unannounced + (results if is_new else [])
             if unannounced and self._announce(session, unannounced, is_last):
                 unannounced = []
-        self._stored, self._unannounced = stored, unannounced
+        self._unannounced = unannounced
         self._committed.update(self.pending)
         self.pending = {}
         self._last_commit_sec = time.monotonic()
 
-    def _rows_of(
-        self, session: Session, results: Sequence[MeasureResult], stored: StoredRows
-    ) -> list[NewMeasurement]:
-        sketches = stored.sketches(session, [self._sketches[result.slot] for result in results])
-        sites = stored.sites(session, [result.endpoint for result in results])
-        limits = limits_of(self.round_.options, self.round_.target)
+    def _rows_of(self, session: Session, results: Sequence[MeasureResult]) -> list[NewMeasurement]:
+        # Looked up in each transaction: what an earlier one stored is gone if the database was restored.
+        sketches = store_sketches(session, [self._sketches[result.slot] for result in results])
+        round_, endpoints = self.round_, [result.endpoint for result in results]
+        sites = store_sites(session, round_.row.target_id, round_.target, round_.options, endpoints)
+        limits = limits_of(round_.options, round_.target)
         rows = []
         for result, site in zip(results, sites, strict=True):
             proposal = self.proposals[result.slot]

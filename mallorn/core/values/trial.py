@@ -44,6 +44,15 @@ class Trial:
         return is_disturbed(self.disturbed)
 
 
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A candidate to measure, its predicted score, and its origin, such as `ga:mutation`."""
+
+    candidate: Candidate
+    predicted: float | None
+    origin: str
+
+
 class KeptCandidate(Value):
     """A stored candidate: the key of its sketch, and its decisions."""
 

@@ -138,7 +138,7 @@ def test_a_job_whose_every_round_is_poison_ends_all_the_same(workshop):
 
 def test_a_task_that_is_known_to_be_good_is_given_up_too_when_it_kills_workers(workshop):
     workshop.work(workshop.job(("w0",), trials=8))
-    job = workshop.job(("w0",))
+    job = workshop.job(("w0",), trials=16)
     for _ in range(3):
         round_id = workshop.next_round(job)
         for _ in range(MAX_DEATHS):

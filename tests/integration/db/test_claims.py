@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import exists, func, select, update
 
 from mallorn.db.repositories.fair_shares import FairShares
-from mallorn.db.repositories.tasks import workload_is_busy
+from mallorn.db.repositories.tasks import count_workload_rounds
 from mallorn.db.tables import Job, Round, Task
 from tests.fixtures.rows import Rows
 
@@ -15,7 +15,7 @@ WORKLOADS = tuple(f"w{at}" for at in range(5))
 
 def able_by_search(session, target_id):
     """Search the rounds of each task of each job."""
-    is_free = Task.job_id == Job.id, Task.retired == "", ~workload_is_busy()
+    is_free = Task.job_id == Job.id, Task.retired == "", count_workload_rounds() == 0
     able = exists(select(Task.id).where(*is_free).correlate(Job))
     return dict(session.execute(select(Job.id, able).where(Job.target_id == target_id)).all())
 
@@ -35,6 +35,9 @@ def test_a_job_is_able_if_a_task_has_no_round_in_flight_that_counts_for_it(datab
         columns = {"detached": random.random() < 0.5, "state": random.choice(["queued", "leased", "done"])}
         changed = update(Round).where(Round.id == added).values(columns)
         rows.write(lambda session, changed=changed: session.execute(changed))
+    # All jobs learn from each other, and have used no turn.
+    same = update(Job).values(context_id=rows.context_id, wants_rounds=False)
+    rows.write(lambda session: session.execute(same))
     retired = update(Task).where(Task.job_id == random.choice(jobs)).values(retired="spent")
     rows.write(lambda session: session.execute(retired))
 
@@ -48,3 +51,21 @@ def test_a_job_is_able_if_a_task_has_no_round_in_flight_that_counts_for_it(datab
     found, expected = rows.read(compare)
     assert found == expected
     assert len(found) == len(jobs)
+
+
+def test_a_job_that_used_all_of_its_last_turn_wants_rounds_and_without_any_in_flight_is_able(database):
+    rows = Rows(database, ("w0",))
+    other = rows.write(lambda session: rows.add_job(session, "bob", ("w0",)))
+    rows.write(lambda session: rows.add_round(session, "w0"))
+
+    def found(job_id):
+        claims, _ = rows.read(lambda session: FairShares(session).claims(rows.target_id))
+        return next((claim.able, claim.wants_rounds) for claim in claims if claim.id == job_id)
+
+    assert (found(rows.job_id), found(other)) == ((False, True), (True, True)), "as new jobs do"
+    for wants_rounds in (False, True):
+        for job_id in (other, rows.job_id):
+            turn = {"job_id": job_id, "wants_rounds": wants_rounds}
+            rows.write(lambda session, turn=turn: FairShares(session).take_turn(**turn))
+        assert found(rows.job_id) == (False, wants_rounds)
+        assert found(other) == (wants_rounds, wants_rounds)

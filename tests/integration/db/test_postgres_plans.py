@@ -83,6 +83,8 @@ USED = {
     "statistics": "pk_measurements",
     "withdraw": "ix_measurements_device",
     "a round is planned": "ix_measurements_workload",
+    "a round is claimed": "ix_measurements_workload",
+    "a round is proposed": "ix_rounds_workload",
     "refit: growth since": "ix_measurements_workload",
     "activity": "ix_rounds_finished",
     "standings": "ix_rounds_workload",

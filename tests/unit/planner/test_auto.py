@@ -102,7 +102,7 @@ def test_an_end_needs_the_limit_of_every_task_to_tell_the_share() -> None:
 
 
 def test_rounds_that_are_open_may_still_bring_something() -> None:
-    open_round = replace(task(0, QUIET), in_flight=16, blocked=True)
+    open_round = replace(task(0, QUIET), open_sizes=(16,), workload_rounds=1)
     step = plan_rounds(auto(open_round, *(task(at, QUIET) for at in range(1, 8))))
     assert (step.rounds, step.finished) == ((), "")
 

@@ -19,9 +19,11 @@ STILL = [50.0, 50.0] + [50.001] * 60
 
 def apply(view: JobView, step: JobPlan, latency_us: float | None) -> JobView:
     """The job after every planned round has been measured."""
-    sizes = {round_.task_id: round_.size for round_ in step.rounds}
-    tasks = tuple(measured(t, sizes[t.id], latency_us) if t.id in sizes else t for t in view.tasks)
-    return replace(view, tasks=tasks, rounds_planned=view.rounds_planned + len(step.rounds))
+    tasks = {task.id: task for task in view.tasks}
+    for round_ in step.rounds:
+        tasks[round_.task_id] = measured(tasks[round_.task_id], round_.size, latency_us)
+    planned = view.rounds_planned + len(step.rounds)
+    return replace(view, tasks=tuple(tasks.values()), rounds_planned=planned)
 
 
 shapes_strategy = st.lists(
@@ -172,8 +174,10 @@ def test_warm_knowledge_counts_as_a_visit() -> None:
     assert step.rounds[0].task_id == 101
 
 
-def test_a_workload_with_an_open_round_gets_no_second_one() -> None:
-    step = plan_rounds(job(task(0, in_flight=16, blocked=True), task(1, blocked=True), max_open_rounds=4))
+def test_a_workload_whose_first_round_is_open_gets_no_second_one() -> None:
+    step = plan_rounds(
+        job(task(0, open_sizes=(16,), workload_rounds=1), task(1, workload_rounds=1), max_open_rounds=4)
+    )
     assert step == JobPlan()
 
 
@@ -253,7 +257,7 @@ def test_rounds_shrink_to_fit_the_time_that_is_left() -> None:
 
 
 def test_a_job_with_time_left_waits_for_workloads_that_others_measure() -> None:
-    elsewhere = task(0, [5.0], blocked=True)
+    elsewhere = task(0, known_us=5.0, workload_rounds=1)
     step = plan_rounds(job(elsewhere, seconds_left=100.0, seconds_per_trial=0.5))
     assert (step.rounds, step.finished) == ((), "")
     late = plan_rounds(job(elsewhere, seconds_left=0.2, seconds_per_trial=0.5))
@@ -263,7 +267,7 @@ def test_a_job_with_time_left_waits_for_workloads_that_others_measure() -> None:
 def test_rounds_grow_with_evidence_and_with_idle_devices() -> None:
     known = {"round_size": None, "trials": 50_000}
     few = plan_rounds(job(task(0, [9.0, 8.0]), **known, max_open_rounds=1)).rounds[0].size
-    many = plan_rounds(job(task(0, [9.0, 8.0]), **known, max_open_rounds=3)).rounds[0].size
+    many = plan_rounds(job(task(0, [9.0, 8.0]), **known, max_open_rounds=9)).rounds[0].size
     sure = (
         plan_rounds(job(task(0, [9.0 - 0.1 * at for at in range(40)]), **known, max_open_rounds=1))
         .rounds[0]
@@ -277,7 +281,7 @@ def test_rounds_grow_with_evidence_and_with_idle_devices() -> None:
 
 
 def test_tuning_does_not_end_while_a_round_is_open() -> None:
-    assert plan_rounds(job(task(0, in_flight=200, blocked=True))).finished == ""
+    assert plan_rounds(job(task(0, open_sizes=(200,), workload_rounds=1))).finished == ""
 
 
 def test_every_round_of_a_job_has_its_own_seed() -> None:

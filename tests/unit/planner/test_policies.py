@@ -88,7 +88,7 @@ def test_a_round_of_the_best_member_is_followed_by_a_foresee_round_of_a_sibling(
 
 
 def test_a_foresee_round_in_flight_is_not_planned_twice() -> None:
-    tasks = [task(0, [900.0, 700.0]), task(1, [90.0], in_flight=4, blocked=True), task(2, [80.0])]
+    tasks = [task(0, [900.0, 700.0]), task(1, [90.0], open_sizes=(4,), workload_rounds=1), task(2, [80.0])]
     choice = resolve("policy", "familyseer")().choose(arms([tasks[0], tasks[2]]), tasks, 0)
     assert choice.size is None
 
