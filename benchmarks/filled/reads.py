@@ -41,7 +41,9 @@ OWNER: Final = "local"
 LIMITS: Final = TrialLimits("0.27.0", 30.0, 10.0)
 UNMEASURED: Final = "w00000"
 #: A worker that does everything, on the device classes of nobody.
-ABILITY: Final = WorkerAbility(frozenset({WorkKind.IMPORT, WorkKind.ROUND, WorkKind.FINISH}), "0.27.0")
+ABILITY: Final = WorkerAbility(
+    frozenset({WorkKind.IMPORT, WorkKind.ROUND, WorkKind.FINISH}), frozenset({"0.27.0"})
+)
 Act = Callable[[Session], object]
 
 

@@ -10,8 +10,9 @@ from mallorn.core.errors import ClassRefused
 from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import VIRTUAL_DEVICES
 from mallorn.core.targets import Target
-from mallorn.db.repositories.devices import Devices, SeenDevice, machine_key_of
+from mallorn.db.repositories.devices import Devices, SeenDevice
 from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.workers import FRESH_SEC
 from mallorn.db.repositories.workloads import NewSketch, Sketches
 from mallorn.db.tables import Context
 from mallorn.searchers.space import Sketch
@@ -20,6 +21,7 @@ from mallorn.workers.host.code_digest import TVM_VERSION
 from mallorn.workers.measure.measurer_interface import DECLARE, UNDECLARED
 from mallorn.workers.process.match_devices_and_builder import builder_of
 
+ENOUGH_SEC: Final = FRESH_SEC / 2  # an unchanged device that was seen this recently is not written
 SPACE: Final = "post-order-apply/1"  # name and version: another version's sketches may not rebuild
 
 
@@ -63,17 +65,14 @@ def store_sites(
     """Return each endpoint's measuring context and device (NOWHERE for None), stored if
     new. Raises ClassRefused for a measurer with an undeclared virtual device."""
     by_name = {endpoint.name: endpoint for endpoint in endpoints if endpoint is not None}
-    sites: dict[str, Site] = {}
     # All writers use the same order, to avoid deadlocks.
-    for name in sorted(by_name):
-        context = get_or_create_context(session, target_id, target, options, by_name[name])
-        device = SeenDevice(target_id=target_id, **asdict(by_name[name]))
-        known = Devices(session).get(name)
-        if known is not None and machine_key_of(known) == machine_key_of(device):
-            sites[name] = Site(context.id, known.id)  # its heartbeats update it
-        else:
-            sites[name] = Site(context.id, Devices(session).record_seen(device))
-    return [NOWHERE if endpoint is None else sites[endpoint.name] for endpoint in endpoints]
+    contexts = {
+        name: get_or_create_context(session, target_id, target, options, by_name[name]).id
+        for name in sorted(by_name)
+    }
+    seen = [SeenDevice(target_id=target_id, **asdict(endpoint)) for endpoint in by_name.values()]
+    ids = Devices(session).record_all_seen(seen, ENOUGH_SEC, ENOUGH_SEC)
+    return [NOWHERE if each is None else Site(contexts[each.name], ids[each.name]) for each in endpoints]
 
 
 def store_sketches(session: Session, sketches: Iterable[Sketch], imported: bool = False) -> dict[str, int]:
