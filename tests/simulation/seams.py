@@ -159,7 +159,7 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History, shel
         "mallorn.workers.finish.decide.write_records_only": lambda model, winners: FinalSchedules(
             winners, _Nowhere()
         ),
-        "mallorn.workers.finish.run.complete_export": lambda *_: None,
+        "mallorn.workers.finish.export_directory.complete_export": lambda *_: None,
     }
     with ExitStack() as stack:
         for name, value in changes.items():

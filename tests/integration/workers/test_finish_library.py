@@ -113,7 +113,9 @@ def test_of_a_range_the_library_with_the_exports_rules_is_checked_and_stored(wor
         Path(out_so).write_text(f"library {len(compiled)}")
         return COMPILED
 
-    monkeypatch.setattr("mallorn.workers.finish.run.rewrite_dispatch_rules", let_the_larger_size_compute_all)
+    monkeypatch.setattr(
+        "mallorn.workers.finish.export_directory.rewrite_dispatch_rules", let_the_larger_size_compute_all
+    )
     workshop.graph_answers["compile_model"] = compile_model
     finish(workshop, job)
     assert compiled == [[(1, 0), (8, 1)], [(8, 1)]]

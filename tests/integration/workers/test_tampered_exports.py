@@ -127,15 +127,15 @@ def test_no_child_writes_where_another_ones_folder_lies(workshop: Any, exported:
 def test_an_export_whose_script_was_changed_is_not_uploaded(
     workshop: Any, exported: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mallorn.workers.finish import run
+    from mallorn.workers.finish import export_directory
 
-    complete = run.complete_export
+    complete = export_directory.complete_export
 
     def complete_and_change(claimed: Any, winners: Any, directory: Path) -> None:
         complete(claimed, winners, directory)
         (directory / "apply.py").write_text("something else")
 
-    monkeypatch.setattr(run, "complete_export", complete_and_change)
+    monkeypatch.setattr(export_directory, "complete_export", complete_and_change)
     job = tuned(workshop)
     finish(workshop, job)
     row = workshop.read(lambda session: Jobs(session).get(job, None))
@@ -146,12 +146,12 @@ def test_an_export_whose_script_was_changed_is_not_uploaded(
 def test_files_that_a_killed_worker_uploaded_go_with_its_job(
     workshop: Any, exported: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mallorn.workers.finish import run
+    from mallorn.workers.finish import export_directory
 
     class Killed(BaseException):
         """SIGKILL."""
 
-    upload = run.upload
+    upload = export_directory.upload
 
     def upload_and_die(*given: Any) -> None:
         upload(*given)
@@ -159,7 +159,7 @@ def test_files_that_a_killed_worker_uploaded_go_with_its_job(
 
     job = tuned(workshop)
     with monkeypatch.context() as dying:
-        dying.setattr(run, "upload", upload_and_die)
+        dying.setattr(export_directory, "upload", upload_and_die)
         with pytest.raises(Killed):
             finish(workshop, job)
     left = export_of(workshop, job)

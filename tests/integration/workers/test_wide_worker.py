@@ -13,6 +13,7 @@ from mallorn.core.states import RoundState
 from mallorn.core.targets import NATIVE
 from mallorn.db.session import Database
 from mallorn.workers import celery_tasks
+from mallorn.workers.host.code_digest import current_builder_name
 from mallorn.workers.measure.measurer_interface import MeasureInput
 from mallorn.workers.process.worker_runtime import Runtime
 from tests.fixtures.workshop import Workshop
@@ -42,7 +43,7 @@ def test_two_rounds_of_one_worker_run_at_the_same_time(
 
     workshop.bench.before = meet
     with ThreadPoolExecutor(2) as threads:
-        capability = queues.capability(NATIVE, workshop.ability().builder)
+        capability = queues.capability(NATIVE, current_builder_name())
         running = [threads.submit(celery_tasks.do_work.run, capability) for _ in rounds]
         for done in as_completed(running, 60):
             done.result()
@@ -55,7 +56,7 @@ def test_a_full_worker_leaves_work_to_others_until_a_place_is_free(
     workshop: Workshop, messages: list[tuple[object, ...]]
 ) -> None:
     rounds = workshop.plan_rounds(workshop.job())
-    capability = queues.capability(NATIVE, workshop.ability().builder)
+    capability = queues.capability(NATIVE, current_builder_name())
     with ThreadPoolExecutor(1) as threads:
         with workshop.places.take():
             waiting = threads.submit(celery_tasks.do_work.run, capability)
