@@ -7,9 +7,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from mallorn.costmodels import decision_columns
 from mallorn.costmodels.base import Column, Indices
-from mallorn.searchers.decision_features import group_choices
 from mallorn.searchers.space import Choice, ChoiceKind, Sketch
 from mallorn.searchers.tile_factorizations import Rows, divisors
 
@@ -119,44 +117,6 @@ def positive_weight_values(choice: Choice) -> NDArray[np.int32]:
     values = {value for value, weight in zip(choice.values, weights, strict=True) if weight > 0}
     return np.array(sorted(values), dtype=np.int32)
 
-
-class KnobOrder:
-    """The knobs (decisions) of a sketch, in the order of steps.
-
-    `mallorn.costmodels.decision_columns` defines the steps.
-    """
-
-    def __init__(self, sketch: Sketch) -> None:
-        self.sketch = sketch
-        self.knobs: Knobs = knobs_of(sketch)
-        # The feature column in the view `decisions` of each column of a decision vector.
-        groups = group_choices(sketch)
-        columns = np.zeros(sketch.decision_count, dtype=np.int64)
-        for tiles, column in (
-            (groups.spatial, decision_columns.spatial_column),
-            (groups.reduction, decision_columns.reduction_column),
-        ):
-            for axis, tile in enumerate(reversed(tiles)):
-                for level, index in enumerate(reversed(range(tile.start, tile.stop))):
-                    columns[index] = column(axis, level)
-        for position, (index, _) in enumerate(groups.listed):
-            columns[index] = decision_columns.listed_column(position)
-        for position, index in enumerate(groups.locations):
-            columns[index] = decision_columns.location_column(position)
-        steps = decision_columns.STEP[columns]
-        mine = np.array([steps[knob.column] for knob in self.knobs.knobs], dtype=np.int64)
-        self.order = np.argsort(mine, kind="stable").tolist()
-        self._before = [int(mine[index]) - 1 for index in self.order] + [decision_columns.LAST]
-
-    def __len__(self) -> int:
-        return len(self.order)
-
-    def last_decided_step(self, count: int) -> int:
-        """Return the decision step up to which rows are decided if `count` knobs are set."""
-        return self._before[count]
-
-
-knob_order_of = lru_cache(maxsize=256)(KnobOrder)
 
 SMOOTHING = 0.2  # uniform share of a distribution fit by counting
 

@@ -1,4 +1,10 @@
-"""Partial schedules in the feature view `decisions`, and the models that read them."""
+"""Partial schedules in the feature view `decisions`, and the models that read them.
+
+Decisions have the same order in all workloads: first the innermost level of every axis, then
+categorical choices, then the other levels outwards, and last the compute locations. A derived
+column (lanes, register tiles, footprints) is known as soon as all its inputs are decided,
+which this order makes early.
+"""
 
 from abc import abstractmethod
 from typing import Final
@@ -8,17 +14,83 @@ from numpy.typing import NDArray
 
 from mallorn.costmodels.base import CostModel, Matrix, Vector
 from mallorn.costmodels.decision_columns import (
-    DERIVED,
-    FIRST_DERIVED,
+    LISTED,
     REDUCTION,
+    REDUCTION_AXES,
     REDUCTION_LEVELS,
     SHARED,
     SPATIAL,
+    SPATIAL_AXES,
     SPATIAL_LEVELS,
-    STEP,
-    Steps,
-    derive_columns,
+    WIDTH,
+    compute_derived_columns,
 )
+
+Steps = NDArray[np.int64]
+
+_PLACE: Final = REDUCTION.stop + LISTED
+_CHOICES: Final = slice(REDUCTION.stop, _PLACE)
+
+_DERIVED_WIDTH: Final = compute_derived_columns(
+    np.zeros((1, 1, SPATIAL_LEVELS), np.float32),
+    np.zeros((1, 1, REDUCTION_LEVELS), np.float32),
+    np.zeros((1, 1), np.float32),
+).shape[1]
+FIRST_DERIVED: Final[int] = WIDTH - _DERIVED_WIDTH
+DERIVED: Final = slice(FIRST_DERIVED, WIDTH)
+
+
+def spatial_column(axis: int, level: int) -> int:
+    """Return the column of a spatial axis (0: last) and level (0: innermost). Axes and
+    levels beyond the columns get the last one."""
+    back = min(axis, SPATIAL_AXES - 1) * SPATIAL_LEVELS + min(level, SPATIAL_LEVELS - 1)
+    return SPATIAL.stop - 1 - back
+
+
+def reduction_column(axis: int, level: int) -> int:
+    """Return the column of a reduction axis (0: last) and level (0: innermost), likewise."""
+    back = min(axis, REDUCTION_AXES - 1) * REDUCTION_LEVELS + min(level, REDUCTION_LEVELS - 1)
+    return REDUCTION.stop - 1 - back
+
+
+def listed_column(index: int) -> int:
+    """Return the column of a categorical choice, or the last if `index` is too large."""
+    return min(REDUCTION.stop + index, _PLACE - 1)
+
+
+def location_column(index: int) -> int:
+    """Return the column of a compute location, or the last one if `index` is too large."""
+    return min(_PLACE + index, FIRST_DERIVED - 1)
+
+
+def _decision_step_of_columns() -> Steps:
+    columns: list[int] = []  # of decisions, in the order in which decisions are made
+    for level in range(SPATIAL_LEVELS):
+        columns += [spatial_column(axis, level) for axis in range(SPATIAL_AXES)]
+        if level < REDUCTION_LEVELS:
+            columns += [reduction_column(axis, level) for axis in range(REDUCTION_AXES)]
+        if not level:
+            columns += range(REDUCTION.stop, _PLACE)
+    columns += range(_PLACE, FIRST_DERIVED)
+    steps = np.full(WIDTH, -1, dtype=np.int64)
+    steps[columns] = np.arange(len(columns))
+    for index, column in enumerate(columns):
+        row = np.zeros((1, WIDTH), dtype=np.float32)
+        row[0, column] = np.nan
+        steps[DERIVED][np.isnan(derive_columns(row))[0]] = index
+    return steps
+
+
+def derive_columns(rows: Matrix) -> Matrix:
+    spatial = rows[:, SPATIAL].reshape(-1, SPATIAL_AXES, SPATIAL_LEVELS)
+    reduction = rows[:, REDUCTION].reshape(-1, REDUCTION_AXES, REDUCTION_LEVELS)
+    return compute_derived_columns(spatial, reduction, rows[:, _CHOICES])
+
+
+STEP: Final = _decision_step_of_columns()
+"""The step after which each column is known; -1: before any decision."""
+
+LAST: Final = int(STEP.max())
 
 DECIDED: Final = np.arange(SHARED, FIRST_DERIVED)
 """The columns that hold decisions."""

@@ -10,7 +10,7 @@ import xgboost
 from numpy.typing import NDArray
 
 from mallorn.costmodels.base import Column, CostModel, Groups, Indices, Matrix, Prediction, Vector
-from mallorn.costmodels.decision_columns import LAST, SHARED, STEP, Steps
+from mallorn.costmodels.decision_columns import SHARED
 from mallorn.costmodels.ensemble_spread import LARGEST, replace_nonfinite, weight_fast_rows
 from mallorn.costmodels.metrics import iterate_group_rows
 from mallorn.costmodels.serialization import as_array, pack, unpack
@@ -25,7 +25,10 @@ from mallorn.costmodels.xgboost_models import (
 from mallorn_research.costmodels.booster_arrays import as_arrays, from_arrays
 from mallorn_research.costmodels.decision_prefixes import (
     DECIDED,
+    LAST,
+    STEP,
     ProposesDecisions,
+    Steps,
     ValuesPrefixes,
     continue_prefixes,
     find_outermost_columns,

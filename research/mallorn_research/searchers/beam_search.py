@@ -6,9 +6,9 @@ import numpy as np
 
 from mallorn.costmodels.base import Column
 from mallorn.searchers.learning.exploring_learner import HistorySample, Learner, Scorer
-from mallorn.searchers.learning.knobs import KnobOrder, knob_order_of
 from mallorn.searchers.tile_factorizations import Rows
 from mallorn_research.costmodels.decision_prefixes import ValuesPrefixes, mask_undecided_columns
+from mallorn_research.searchers.knob_order import KnobOrder, knob_order_of
 
 BEAM = "beam"
 

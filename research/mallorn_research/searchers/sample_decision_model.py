@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from mallorn.searchers.learning.exploring_learner import HistorySample, Learner, Scorer
-from mallorn.searchers.learning.knobs import KnobOrder, draw_legal_options, knob_order_of
+from mallorn.searchers.learning.knobs import draw_legal_options
 from mallorn.searchers.tile_factorizations import Rows
 from mallorn_research.costmodels.decision_prefixes import ProposesDecisions, mask_undecided_columns
+from mallorn_research.searchers.knob_order import KnobOrder, knob_order_of
 
 GENERATED = "generated"
 BRED = "bred"

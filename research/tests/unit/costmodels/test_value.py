@@ -6,11 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mallorn.costmodels.base import Matrix
-from mallorn.costmodels.decision_columns import LAST, STEP
 from mallorn.costmodels.metrics import pairwise_accuracy
 from mallorn.costmodels.xgboost_models import XGBoost
 from mallorn_research.costmodels.decision_prefixes import (
     DECIDED,
+    LAST,
+    STEP,
     continue_prefixes,
     find_outermost_columns,
     has_reproducible_columns,

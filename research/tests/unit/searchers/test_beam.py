@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mallorn.costmodels.base import Matrix, Prediction, Vector
-from mallorn.costmodels.decision_columns import LAST
 from mallorn.searchers.decision_features import compute_sketch_features
-from mallorn.searchers.learning.knobs import draw_legal_options, knob_order_of
+from mallorn.searchers.learning.knobs import draw_legal_options
 from mallorn.searchers.space import Choice, ChoiceKind, Sketch
 from mallorn.searchers.synthetic_space import SyntheticSpace
 from mallorn.searchers.tile_factorizations import Rows
-from mallorn_research.costmodels.decision_prefixes import ValuesPrefixes, mask_undecided_columns
+from mallorn_research.costmodels.decision_prefixes import LAST, ValuesPrefixes, mask_undecided_columns
 from mallorn_research.costmodels.prefix_boosters import ValueModel
 from mallorn_research.searchers.beam_search import Beam
+from mallorn_research.searchers.knob_order import knob_order_of
 from research.tests.unit.searchers.trained_bases import SHAPES, base_of
 
 
