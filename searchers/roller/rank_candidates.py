@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mallorn.core.registry import REGISTRY, resolve
 from mallorn.core.values.machine import Machine
 from mallorn.costmodels.base import Column, Indices
-from mallorn.searchers.decision_features import decision_rows, places_by_sketch
+from mallorn.searchers.decision_features import decision_rows
 from mallorn.searchers.loop_nest import Nest, is_read_across_rows
 from mallorn.searchers.roller.cpu_time_model import (
     Loops,
@@ -367,19 +367,6 @@ def _ranked(
         row = guesses[sketch_number].rows[row_index[best[line]]]
         candidates.append(Candidate(sketches[sketch_number].key, tuple(row.tolist())))
     return tuple(candidates)
-
-
-def log_slowdowns(space: Space, candidates: Sequence[Candidate]) -> Column:
-    """Return log(estimated time / least one) of each candidate; 0 without a time model."""
-    constructor = Constructor(space.nests, space.machine)
-    log_us = np.full(len(candidates), np.nan)
-    for key, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():
-        sketch = space.by_key[key]
-        us = constructor.time_us(sketch, decision_rows(sketch, candidates, lines))
-        if us is not None:
-            log_us[lines] = np.log(us)
-    modelled = log_us[~np.isnan(log_us)]
-    return np.asarray(np.nan_to_num(log_us - modelled.min(initial=np.inf), nan=0.0))
 
 
 def modelled_us(space: Space, candidate: Candidate) -> float | None:

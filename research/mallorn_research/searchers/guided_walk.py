@@ -10,7 +10,7 @@ from mallorn.searchers.base import WALK
 from mallorn.searchers.bounded_trial_history import TimedCandidates, fastest
 from mallorn.searchers.decision_features import decision_rows, places_by_sketch
 from mallorn.searchers.pooled_searcher import PooledSearcher, Request, score
-from mallorn.searchers.roller.rank_candidates import log_slowdowns
+from mallorn.searchers.roller.rank_candidates import Constructor
 from mallorn.searchers.space import Candidate, Space
 from mallorn_research.samplers.spread_batches import squared_distances
 from mallorn_research.searchers.decision_vector_encoding import Points, genes_of
@@ -125,3 +125,16 @@ class Guided(PooledSearcher):
             positions, values = [neighbours[line] for line in best_lines], value[best_lines]
         best_first = sorted(rated, key=lambda candidate: -rated[candidate])
         return dict.fromkeys(best_first if model else best_first[: 2 * request.count], WALK)
+
+
+def log_slowdowns(space: Space, candidates: Sequence[Candidate]) -> Column:
+    """Return log(estimated time / least one) of each candidate; 0 without a time model."""
+    constructor = Constructor(space.nests, space.machine)
+    log_us = np.full(len(candidates), np.nan)
+    for key, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():
+        sketch = space.by_key[key]
+        us = constructor.time_us(sketch, decision_rows(sketch, candidates, lines))
+        if us is not None:
+            log_us[lines] = np.log(us)
+    modelled = log_us[~np.isnan(log_us)]
+    return np.asarray(np.nan_to_num(log_us - modelled.min(initial=np.inf), nan=0.0))

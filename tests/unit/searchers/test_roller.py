@@ -16,6 +16,7 @@ from mallorn.searchers.roller import rank_candidates
 from mallorn.searchers.roller.cpu_time_model import LINE_BYTES, Loops, computing_us, load_imbalance, moving_us
 from mallorn.searchers.roller.rank_candidates import Constructor, ranked
 from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Sketch
+from mallorn.searchers.synthetic_space import SyntheticSpace
 
 WIDE, NARROW = assume_typical_cpu(cores=2, lanes=16), assume_typical_cpu(cores=2, lanes=8)
 UNROLL = Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1, 2, 3), labels=(0, 16, 64, 512), weights=(0.25,) * 4)
@@ -235,3 +236,12 @@ def test_whatever_is_ranked_is_distinct_and_well_formed(block: list[Choice], cor
     rows = np.array([candidate.decisions for candidate in candidates], dtype=np.int32)
     assert SketchRules(whole).well_formed(rows).all()
     assert all(prod(row[: block[0].width].tolist()) == block[0].extent for row in rows)
+
+
+def test_guesses_take_what_is_expected_of_them() -> None:
+    constructor = Constructor((), assume_typical_cpu(cores=2, lanes=8))
+    for sketch in SyntheticSpace(64, 64, 64).sketches:
+        guesses = constructor.guesses(sketch)
+        us = constructor.time_us(sketch, guesses.rows)
+        assert us is not None
+        np.testing.assert_allclose(us, guesses.us)

@@ -1,13 +1,12 @@
-"""What the constructor expects of candidates that it did not make."""
+"""What the guided walk expects of candidates that nobody measured."""
 
-import numpy as np
 import pytest
 
 from mallorn.core.values.machine import Machine, assume_typical_cpu, assume_typical_gpu
-from mallorn.searchers.roller.rank_candidates import Constructor, log_slowdowns
 from mallorn.searchers.space import Candidate
 from mallorn.searchers.synthetic_space import TILED, SyntheticSpace
 from mallorn.searchers.testing import TinySpace
+from mallorn_research.searchers.guided_walk import log_slowdowns
 
 SPACE = SyntheticSpace(64, 64, 64)
 
@@ -54,12 +53,3 @@ def test_the_time_of_a_candidate_does_not_depend_on_its_company() -> None:
     together = log_slowdowns(SPACE, several)
     for one, loss in zip(several, together, strict=True):
         assert log_slowdowns(SPACE, [one, several[0]])[0] == pytest.approx(max(0.0, loss - together[0]))
-
-
-def test_guesses_take_what_is_expected_of_them() -> None:
-    constructor = Constructor((), assume_typical_cpu(cores=2, lanes=8))
-    for sketch in SPACE.sketches:
-        guesses = constructor.guesses(sketch)
-        us = constructor.time_us(sketch, guesses.rows)
-        assert us is not None
-        np.testing.assert_allclose(us, guesses.us)
