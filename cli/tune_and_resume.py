@@ -1,6 +1,7 @@
 """The commands that tune a model or resume its job, follow it and fetch its schedules."""
 
 import shlex
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ from mallorn.cli.terminal.free_dimensions import fix_free_dimensions
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JobArgument, JsonOption, Place, print_json, print_note, stderr
 from mallorn.cli.terminal.progress_bars import upload_with_bar
-from mallorn.cli.wait_until_tuned import interrupt_on_signals
 from mallorn.client import out_directory
 from mallorn.client.job import Job
 from mallorn.client.local_service import connected_stack, resolve_requested_target, resolve_target_to_submit
@@ -179,3 +179,17 @@ class Ending:
                 check = command_that_checks(self.directory, self.model)
                 print_note(f"{self.directory} holds a version that works. Check it with   {check}")
             raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
+@contextmanager
+def interrupt_on_signals() -> Iterator[None]:
+    """Raise KeyboardInterrupt also on SIGTERM and SIGHUP, unless these are ignored."""
+    signals = [
+        number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN
+    ]
+    handlers = {number: signal.signal(number, signal.default_int_handler) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

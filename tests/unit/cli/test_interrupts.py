@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mallorn.cli.wait_until_tuned import interrupt_on_signals
+from mallorn.cli.tune_and_resume import interrupt_on_signals
 
 
 @pytest.fixture(params=[signal.SIGTERM, signal.SIGHUP])

@@ -1,6 +1,7 @@
 """`mallorn record` writes what data directories have, and measures models one searcher after the other."""
 
 import dataclasses
+import io
 import json
 import sys
 from functools import partial
@@ -9,8 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from mallorn.cli import wait_until_tuned
+from mallorn.cli.terminal import progress_bars
 from mallorn.core.installation import pip_install_command
 from mallorn.core.states import JobState
 from mallorn.core.values.candidate import Choice, ChoiceKind
@@ -20,6 +22,7 @@ from mallorn.db.migrate import upgrade
 from mallorn.db.repositories.workloads import Sketches, Workloads
 from mallorn.db.session import Database
 from mallorn_research.commands import record_measurements as recording
+from mallorn_research.commands import wait_until_tuned
 from mallorn_research.replay.recording_file import read_facts, read_tasks
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.rows import Rows, new_sketch, new_workload
@@ -143,3 +146,33 @@ def test_a_job_that_did_not_get_through_its_budget_is_no_recording(state: JobSta
     with pytest.raises(wait_until_tuned.NotTuned, match="why") as refused:
         wait_until_tuned.wait_until_tuned(FakeJob(state), "mallorn show j1", 0.0)  # type: ignore[arg-type]
     assert refused.value.hint == "mallorn show j1"
+
+
+class Measured:
+    """A job of two tasks that is measured at its second look."""
+
+    id = "j1"
+
+    def __init__(self, **options: Any) -> None:
+        self._states = [JobState.IMPORTING, JobState.TUNING, JobState.DONE]
+        self._options = options
+
+    @property
+    def state(self) -> JobState:
+        state = self._states.pop(0)
+        tasks = 0 if state is JobState.IMPORTING else 2
+        progress = {"trials": 8, "tasks": tasks}
+        known = {"id": "j1", "state": state, "trials": 1000, "progress": progress, "options": self._options}
+        self.status = JobStatus.model_validate(known)
+        return state
+
+
+@pytest.mark.parametrize(("options", "share"), [({"task_trials": 8}, "50%"), ({}, "1%")])
+def test_a_job_that_is_waited_for_shows_how_much_of_its_budget_is_spent(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], share: str
+) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    monkeypatch.setattr(progress_bars, "stderr", lambda: console)
+    wait_until_tuned.wait_until_tuned(Measured(**options), "", 0.0)  # type: ignore[arg-type]
+    assert isinstance(console.file, io.StringIO)
+    assert share in console.file.getvalue()

@@ -1,9 +1,6 @@
-"""Waiting for a job's trials with a progress bar, and signals that interrupt commands."""
+"""Waiting for a job's trials with a progress bar."""
 
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from mallorn.cli.terminal.progress_bars import bar
@@ -37,17 +34,3 @@ def wait_until_tuned(job: Job, hint: str, poll_sec: float = POLL_SEC) -> None:
         job.cancel()
     elif job.status.state is not JobState.DONE:
         raise NotTuned(f"job {job.id} was {job.status.state}: {job.status.explanation}", hint=hint)
-
-
-@contextmanager
-def interrupt_on_signals() -> Iterator[None]:
-    """Raise KeyboardInterrupt also on SIGTERM and SIGHUP, unless these are ignored."""
-    signals = [
-        number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN
-    ]
-    handlers = {number: signal.signal(number, signal.default_int_handler) for number in signals}
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
