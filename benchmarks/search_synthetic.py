@@ -17,8 +17,7 @@ import numpy as np
 from benchmarks.hosts import describe_host
 from mallorn.core.registry import list_names, resolve
 from mallorn.costmodels.base import CostModel
-from mallorn.searchers.simulate_search import best_us, simulate
-from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn.searchers.synthetic_space import SyntheticSpace, best_us, simulate
 
 SHAPES: Final = ((256, 512, 64), (256, 256, 256))
 ROUND: Final = 16

@@ -1,11 +1,13 @@
-"""A synthetic matrix product with a formula for its latency and a known optimum.
+"""A synthetic matrix product with a formula for its latency and a known optimum, and
+simulated searches on it, to test searchers and compare them by trials.
 
 The formula has the interactions that make real kernels hard to tune: lanes, registers, two
 caches, load balance, unrolling versus the instruction cache, regions that cannot be built,
 and bodies that never finish compiling.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import product
 
@@ -14,10 +16,11 @@ from numpy.typing import NDArray
 
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.machine import Cache, Machine
-from mallorn.costmodels.base import Column
-from mallorn.searchers.base import Trial
+from mallorn.costmodels.base import Column, CostModel
+from mallorn.costmodels.labels import labels
+from mallorn.searchers.base import Searcher, Trial
 from mallorn.searchers.decision_space import DecisionSpace
-from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Sketch
+from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Sketch, Space
 from mallorn.searchers.tile_factorizations import Rows, tilings
 
 LANES, REGISTERS, CORES = 16, 24, 4
@@ -138,3 +141,40 @@ class SyntheticSpace(DecisionSpace):
         latency[m[2] * m[3] * n[2] * n[3] > LARGEST_BLOCK] = np.nan
         latency[(location == 1) & (m[1] * n[1] > 256)] = np.nan
         return np.asarray(latency, dtype=np.float64)
+
+
+def simulate(
+    space: SyntheticSpace,
+    searcher: Searcher,
+    make_model: Callable[[], CostModel] | None,
+    *,
+    trials: int,
+    round_size: int,
+    seed: int,
+) -> list[Trial]:
+    """Propose, measure and refit until `trials` are measured, or no candidates are left."""
+    history: list[Trial] = []
+    while len(history) < trials:
+        model = fit_on_history(space, history, make_model, seed) if make_model and history else None
+        rng = np.random.default_rng([seed, len(history)])
+        proposals = searcher.propose(space, history, model, min(round_size, trials - len(history)), rng)
+        if not proposals:
+            break
+        history += [replace(space.measure(p.candidate), origin=p.origin) for p in proposals]
+    return history
+
+
+def fit_on_history(
+    space: Space, history: Sequence[Trial], make_model: Callable[[], CostModel], seed: int
+) -> CostModel:
+    group = np.zeros(len(history), dtype=np.int64)
+    label = labels([t.latency_us for t in history], group, [t.outcome for t in history])
+    model = make_model()
+    rows = space.features_in_view(model.view, [t.candidate for t in history])
+    model.fit(rows, label, group, seed=seed)
+    return model
+
+
+def best_us(history: Sequence[Trial]) -> float:
+    """Return the least latency in the history, in us. Raises ValueError if it has none."""
+    return min(trial.latency_us for trial in history if trial.latency_us is not None)

@@ -12,9 +12,8 @@ from mallorn.costmodels.base import CostModel
 from mallorn.costmodels.random import RandomModel
 from mallorn.searchers.base import Searcher, Trial
 from mallorn.searchers.decision_space import DecisionSpace
-from mallorn.searchers.simulate_search import fit_on_history
 from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Sketch, Space
-from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn.searchers.synthetic_space import SyntheticSpace, fit_on_history
 
 # ruff: noqa: S101
 

@@ -16,8 +16,8 @@ from mallorn.searchers.base import DEFAULT, RANDOM, Proposal, Searcher, Trial, p
 from mallorn.searchers.decision_features import decision_rows, places_by_sketch
 from mallorn.searchers.decision_space import DecisionSpace
 from mallorn.searchers.pooled_searcher import Request
-from mallorn.searchers.simulate_search import fit_on_history
 from mallorn.searchers.space import Candidate, Sketch, Space
+from mallorn.searchers.synthetic_space import fit_on_history
 from mallorn_research.replay.recording_file import RecordedTask
 from mallorn_research.searchers.decision_vector_encoding import Points, genes_of
 

@@ -16,8 +16,8 @@ from mallorn.costmodels.labels import labels
 from mallorn.searchers.base import RANDOM, Proposal, Trial
 from mallorn.searchers.fill_round import as_pending_trials
 from mallorn.searchers.pooled_searcher import Request
-from mallorn.searchers.simulate_search import fit_on_history
 from mallorn.searchers.space import Candidate, Space
+from mallorn.searchers.synthetic_space import fit_on_history
 
 # Names of the ways; `benchmarks.in_flight` describes them.
 KNOWN, UNKNOWN, PREDICTED, AHEAD, LATER = "known", "unknown", "predicted", "ahead", "later"

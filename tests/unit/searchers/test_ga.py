@@ -11,9 +11,8 @@ from mallorn.searchers.algorithms.genetic_algorithm import Genetic, birth_shares
 from mallorn.searchers.base import CROSSOVER, MUTATION, Trial
 from mallorn.searchers.fill_round import Filter
 from mallorn.searchers.pooled_searcher import Request
-from mallorn.searchers.simulate_search import fit_on_history
 from mallorn.searchers.space import Matrix
-from mallorn.searchers.synthetic_space import RFACTOR, SyntheticSpace
+from mallorn.searchers.synthetic_space import RFACTOR, SyntheticSpace, fit_on_history
 
 
 class Loathing(RandomModel):

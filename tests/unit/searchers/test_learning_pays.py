@@ -9,8 +9,7 @@ import pytest
 from mallorn.core.registry import REGISTRY, resolve
 from mallorn.costmodels.base import CostModel
 from mallorn.costmodels.xgboost_models import XGBoost
-from mallorn.searchers.simulate_search import best_us, simulate
-from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn.searchers.synthetic_space import SyntheticSpace, best_us, simulate
 
 SPACE = SyntheticSpace(256, 512, 64)
 SEEDS = range(4)

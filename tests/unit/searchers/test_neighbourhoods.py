@@ -9,9 +9,8 @@ from mallorn.costmodels.random import RandomModel
 from mallorn.searchers.algorithms.genetic_algorithm import Genetic
 from mallorn.searchers.algorithms.simulated_annealing import Annealing
 from mallorn.searchers.base import Searcher
-from mallorn.searchers.simulate_search import fit_on_history
 from mallorn.searchers.space import Candidate, Matrix
-from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn.searchers.synthetic_space import SyntheticSpace, fit_on_history
 
 
 class CountingSpace(SyntheticSpace):

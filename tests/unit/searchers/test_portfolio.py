@@ -10,9 +10,8 @@ from mallorn.core.outcomes import Outcome
 from mallorn.searchers.algorithms.arm_credit import RECENT, compute_arm_credit
 from mallorn.searchers.algorithms.portfolio import Portfolio
 from mallorn.searchers.base import Proposal, Trial, prefix_origin, proposal_method_of, searcher_of
-from mallorn.searchers.simulate_search import simulate
 from mallorn.searchers.space import Candidate
-from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn.searchers.synthetic_space import SyntheticSpace, simulate
 from mallorn.searchers.testing import generator
 
 ARMS = ("evolutionary", "random")

@@ -17,9 +17,8 @@ from mallorn.searchers.failure_and_build_time_penalty import (
     penalise_failures,
 )
 from mallorn.searchers.sampler import ScoredPool
-from mallorn.searchers.simulate_search import simulate
 from mallorn.searchers.space import Candidate
-from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn.searchers.synthetic_space import SyntheticSpace, simulate
 from mallorn.searchers.testing import generator
 
 

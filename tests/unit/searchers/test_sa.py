@@ -7,9 +7,8 @@ from mallorn.costmodels.xgboost_models import XGBoost
 from mallorn.searchers.algorithms.simulated_annealing import ANNEALING, Annealing
 from mallorn.searchers.base import Trial
 from mallorn.searchers.pooled_searcher import Request
-from mallorn.searchers.simulate_search import fit_on_history
 from mallorn.searchers.space import Candidate
-from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn.searchers.synthetic_space import SyntheticSpace, fit_on_history
 
 
 def measured(space: SyntheticSpace, count: int) -> list[Trial]:

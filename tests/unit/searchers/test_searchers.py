@@ -13,9 +13,8 @@ from mallorn.costmodels.xgboost_models import XGBoost
 from mallorn.searchers.algorithms.evolutionary import Evolutionary
 from mallorn.searchers.base import Trial
 from mallorn.searchers.pooled_searcher import TopK
-from mallorn.searchers.simulate_search import fit_on_history
 from mallorn.searchers.space import Candidate
-from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn.searchers.synthetic_space import SyntheticSpace, fit_on_history
 from tests.kits.samplers import SamplerTestCase
 
 
@@ -72,7 +71,7 @@ PROPOSE = """
 import numpy as np
 from mallorn.costmodels.xgboost_models import XGBoost
 from mallorn.searchers.algorithms.evolutionary import Evolutionary
-from mallorn.searchers.simulate_search import simulate
+from mallorn.searchers.synthetic_space import simulate
 from mallorn.searchers.synthetic_space import SyntheticSpace
 history = simulate(SyntheticSpace(64, 64, 64), Evolutionary(), XGBoost, trials=32, round_size=16, seed=4)
 print(",".join(trial.candidate.key for trial in history))

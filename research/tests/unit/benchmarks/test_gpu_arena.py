@@ -22,7 +22,7 @@ from benchmarks.lab.shared_models import play_together
 from benchmarks.lab.shipped_recordings import shipped_recording, shipped_recordings
 from mallorn.core.errors import NotFound
 from mallorn.core.registry import resolve
-from mallorn.searchers.simulate_search import fit_on_history
+from mallorn.searchers.synthetic_space import fit_on_history
 from mallorn_research.replay.recording_file import read_tasks
 from research.tests.unit.replay.made_up import made_up
 

@@ -6,9 +6,8 @@ import pytest
 from mallorn.core.outcomes import Outcome
 from mallorn.searchers.algorithms.random import RandomSearch
 from mallorn.searchers.base import Trial
-from mallorn.searchers.simulate_search import simulate
 from mallorn.searchers.space import Candidate
-from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn.searchers.synthetic_space import SyntheticSpace, simulate
 from mallorn.searchers.testing import generator
 from mallorn_research.searchers.bayesian_optimization import (
     ACQUISITIONS,

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from mallorn.costmodels.xgboost_models import XGBoost
 from mallorn.searchers.decision_space import SketchRules
 from mallorn.searchers.pooled_searcher import Request
-from mallorn.searchers.simulate_search import fit_on_history
 from mallorn.searchers.space import Choice, ChoiceKind, Sketch
-from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn.searchers.synthetic_space import SyntheticSpace, fit_on_history
 from mallorn_research.costmodels.dense_layers import forward, initial, input_gradients
 from mallorn_research.searchers.decision_vector_encoding import genes_of
 from mallorn_research.searchers.felix import ASCENT, Felix, Surrogate

@@ -15,9 +15,8 @@ from mallorn.searchers.base import Trial
 from mallorn.searchers.decision_space import DecisionSpace
 from mallorn.searchers.learning.exploring_learner import MOST, Learner, sample_history
 from mallorn.searchers.pooled_searcher import Request
-from mallorn.searchers.simulate_search import best_us, fit_on_history
 from mallorn.searchers.space import Candidate, Sketch
-from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn.searchers.synthetic_space import SyntheticSpace, best_us, fit_on_history
 from mallorn_research.searchers.beam_search import Beam
 from mallorn_research.searchers.felix import Felix
 from mallorn_research.searchers.monte_carlo_tree_search import Mcts
