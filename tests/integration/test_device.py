@@ -154,7 +154,7 @@ def test_a_session_goes_before_other_programs_wherever_its_host_lets_it(
     fleet: TestFleet, local_target: Target, runner: Runner, subject: Subject
 ) -> None:
     """Also behind the walls, where no priority changes: beside one program every time would be a bound."""
-    ask = "from mallorn.workers.host.process_priority import raise_priority; print(raise_priority())"
+    ask = "from mallorn.workers.device.prepare_session import raise_priority; print(raise_priority())"
     told = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout
     measured = run(runner, fleet, local_target, subject.harmful("double"), "first")
     assert measured.disturbance is not None

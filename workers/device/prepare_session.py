@@ -8,6 +8,7 @@ import os
 import resource
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -16,15 +17,20 @@ from mallorn.core.targets import CPU_KINDS, CUDA, Target
 from mallorn.workers.device.detect_host import RuntimeFacts, available_cores
 from mallorn.workers.device.gpu_meter import GpuMeter
 from mallorn.workers.device.nvidia_driver import Gpu, load_cuda_runtime
-from mallorn.workers.host.process_priority import raise_priority
 from mallorn.workers.sandbox.sandbox import OFF, SandboxSpec, enter_sandbox
 from mallorn.workers.sandbox.sandbox_support import require_sandbox_mode
 from mallorn.workers.sandbox.system_paths import accelerator_paths
+from mallorn.workers.subprocesses.cgroups import cpu_quota
 from mallorn.workers.subprocesses.hide_torch import hide_torch
 
 _M_PERTURB: Final = -6  # glibc's name for the option
 # In all bytes: 3.4e38 as float32, NaN as float16, an index far out of bounds.
 _HUGE: Final = 0x7F
+HIGHEST_PRIORITY: Final = -20
+# If the kernel groups processes by session, priorities only count in the group, which has its own.
+GROUP: Final = Path("/proc/self/autogroup")
+# Microseconds of each second that the kernel allows real-time processes; -1: no limit.
+REAL_TIME: Final = Path("/proc/sys/kernel/sched_rt_runtime_us")
 
 
 def set_runtime_environment(target: Target) -> None:
@@ -76,6 +82,27 @@ def prepare_session(
     others = *accelerator_paths(kind, gpu_uuid), *paths
     level = enter_sandbox(SandboxSpec(folder, drives_gpu=kind == CUDA, others=others))
     return is_raised, gpu, require_sandbox_mode(level, sandbox)
+
+
+def raise_priority(group: Path = GROUP, real_time: Path = REAL_TIME) -> bool:
+    """Raise the priority of this process and its later threads; return whether that worked.
+
+    Timed code needs processors as soon as it is ready; with equal priority for others,
+    times are wrong. The process becomes real-time unless the kernel would leave no time for
+    others, or a CPU quota is set, which would not bind the process.
+    """
+    with suppress(OSError, ValueError):
+        if int(real_time.read_text()) >= 0 and cpu_quota() is None:
+            priority = os.sched_param(os.sched_get_priority_min(os.SCHED_RR))
+            os.sched_setscheduler(0, os.SCHED_RR, priority)
+            return True
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, HIGHEST_PRIORITY)
+    except PermissionError:
+        return False
+    with suppress(OSError):  # this kernel does not group processes
+        group.write_text(str(HIGHEST_PRIORITY))
+    return True
 
 
 def poison_fresh_memory() -> None:

@@ -1,1 +1,1 @@
-"""Coordinates processes on one host: core locks, measured load, priority and memory."""
+"""Coordinates processes on one host: core locks, measured load and memory."""

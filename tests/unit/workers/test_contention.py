@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from mallorn.workers.device.prepare_session import raise_priority
 from mallorn.workers.host.load_meter import ContentionReading
-from mallorn.workers.host.process_priority import raise_priority
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     told: list[object] = []
     monkeypatch.setattr(os, "setpriority", lambda *args: told.append(args))
     monkeypatch.setattr(os, "sched_setscheduler", lambda _pid, policy, _param: told.append(policy))
-    monkeypatch.setattr("mallorn.workers.host.process_priority.cpu_quota", lambda: None)
+    monkeypatch.setattr("mallorn.workers.device.prepare_session.cpu_quota", lambda: None)
     return told
 
 
@@ -122,6 +122,6 @@ def test_where_nothing_would_be_left_for_others_it_goes_first_within_its_group_a
 def test_a_quota_which_real_time_would_pass_by_is_kept(
     asked: list[object], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, real_time: Path
 ) -> None:
-    monkeypatch.setattr("mallorn.workers.host.process_priority.cpu_quota", lambda: 1.5)
+    monkeypatch.setattr("mallorn.workers.device.prepare_session.cpu_quota", lambda: 1.5)
     assert raise_priority(tmp_path / "autogroup", real_time)
     assert asked == [(os.PRIO_PROCESS, 0, -20)]
