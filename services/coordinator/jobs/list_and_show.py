@@ -1,31 +1,40 @@
-"""Routes that list and show jobs and their tasks."""
+"""Routes that list and show jobs, their tasks, rounds and reports."""
 
 import os
+import time
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import HTMLResponse
 from sqlalchemy import make_url
 
 from mallorn.core.api_keys import Scope
 from mallorn.core.errors import NotFound, StorageFull
 from mallorn.core.labels import MOST_LABELS, LabelText
+from mallorn.core.outcomes import Outcome
 from mallorn.core.settings import Settings
 from mallorn.core.states import Cause, JobState
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
+from mallorn.db.paging import MAX_LIMIT
 from mallorn.db.repositories.decision_log import DecisionLog
 from mallorn.db.repositories.jobs import ACTIVE, JobFilter, Jobs
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.tasks import Stock, Tasks
+from mallorn.report.report_page import FAILURES_READ, ReportData, render_report_page
+from mallorn.report.style_and_csp import SERVED
 from mallorn.services.coordinator.jobs.job_views import hide_private_results, job_out, jobs_out, task_out
+from mallorn.services.coordinator.records_and_stats import list_records
+from mallorn.services.coordinator.web import response_types
 from mallorn.services.coordinator.web.app_parts import AppParts, PartsDep
-from mallorn.services.coordinator.web.caller_dependencies import CallerDep, JobOwnerDep, OwnerDep
-from mallorn.services.coordinator.web.response_types import MAX_INT, CursorQuery, LimitQuery, ListOut, PageOut
+from mallorn.services.coordinator.web.caller_dependencies import CallerDep, FewAtOnce, JobOwnerDep, OwnerDep
 
 # With less free space, SQLite may fail to commit.
 LEAST_BYTES: Final = 256 * 1024
 router = APIRouter(prefix="/jobs", tags=["jobs"])
+HTML = response_types.describe_response("text/html", "A self-contained page.", response_types.TEXT)
 TimeQuery = Annotated[
     float | None,
     Query(allow_inf_nan=False, description="Limit of the time of submission, in seconds since the epoch."),
@@ -63,9 +72,9 @@ def list_jobs(
     ] = "",
     created_after: TimeQuery = None,
     created_before: TimeQuery = None,
-    cursor: CursorQuery = None,
-    limit: LimitQuery = 50,
-) -> PageOut[JobStatus]:
+    cursor: response_types.CursorQuery = None,
+    limit: response_types.LimitQuery = 50,
+) -> response_types.PageOut[JobStatus]:
     """List the caller's jobs, newest first, or with `all_owners` those of every owner."""
     if all_owners or owner not in (None, caller.owner):
         caller.require_any_scope((Scope.ADMIN,))
@@ -84,7 +93,7 @@ def list_jobs(
         listed_owner = owner or (None if all_owners else caller.owner)
         page = Jobs(session).list(listed_owner, job_filter, cursor, limit)
         items = [hide_private_results(caller.owner, job) for job in jobs_out(session, page.items)]
-    return PageOut(items=items, next_cursor=page.cursor)
+    return response_types.PageOut(items=items, next_cursor=page.cursor)
 
 
 @router.get("/{job_id}")
@@ -104,13 +113,13 @@ def get_job(parts: AppParts, owner: str, job_id: str) -> JobStatus:
 
 
 @router.get("/{job_id}/tasks")
-def list_tasks(parts: PartsDep, owner: OwnerDep, job_id: str) -> ListOut[TaskStatus]:
+def list_tasks(parts: PartsDep, owner: OwnerDep, job_id: str) -> response_types.ListOut[TaskStatus]:
     """List a job's tasks like MetaSchedule's task table; empty until the import ends."""
     with parts.database.session() as session:
         state = JobState(Jobs(session).get(job_id, owner).state)
         stock_us = Stock(session).best_us_by_task(job_id)
         tasks = Tasks(session).summaries(job_id)
-        return ListOut(items=[task_out(task, state, stock_us.get(task.id)) for task in tasks])
+        return response_types.ListOut(items=[task_out(task, state, stock_us.get(task.id)) for task in tasks])
 
 
 class RoundOrder(StrEnum):
@@ -119,7 +128,7 @@ class RoundOrder(StrEnum):
 
 
 TaskQuery = Annotated[
-    int | None, Query(ge=0, le=MAX_INT, description="Only rounds of the task with this index.")
+    int | None, Query(ge=0, le=response_types.MAX_INT, description="Only rounds of the task with this index.")
 ]
 OrderQuery = Annotated[
     RoundOrder, Query(description="`newest` or `oldest` first; use the same for all pages.")
@@ -133,9 +142,9 @@ def list_rounds(
     job_id: str,
     task: TaskQuery = None,
     order: OrderQuery = RoundOrder.NEWEST,
-    cursor: CursorQuery = None,
-    limit: LimitQuery = 50,
-) -> PageOut[RoundStatus]:
+    cursor: response_types.CursorQuery = None,
+    limit: response_types.LimitQuery = 50,
+) -> response_types.PageOut[RoundStatus]:
     """List a job's rounds: why each was planned, its forecast and its results."""
     with parts.database.session() as session:
         Jobs(session).get(job_id, owner)
@@ -145,4 +154,28 @@ def list_rounds(
         page = DecisionLog(session).list(
             job_id, task_index=task, oldest_first=oldest_first, cursor=cursor, limit=limit
         )
-    return PageOut(items=page.items, next_cursor=page.cursor)
+    return response_types.PageOut(items=page.items, next_cursor=page.cursor)
+
+
+# Not response_class=HTMLResponse: the OpenAPI document would then list errors as HTML, too.
+@router.get("/{job_id}/report", response_class=Response, responses=HTML, dependencies=[FewAtOnce])
+def get_job_report(parts: PartsDep, owner: OwnerDep, job_id: str) -> HTMLResponse:
+    """Return the report of a job as one HTML page, as `mallorn jobs report` writes it."""
+    job = get_job(parts, owner, job_id)
+    tasks = list_tasks(parts, owner, job.id).items
+    newest_failures = [
+        record
+        for outcome in map(Outcome, job.progress.failures)
+        for record in list_records(parts, owner, job=job.id, outcome=outcome, limit=FAILURES_READ).items
+    ]
+    story = ReportData.of(job, tasks, _rounds(parts, owner, job), newest_failures)
+    return HTMLResponse(render_report_page(story, time.time()), headers={"Content-Security-Policy": SERVED})
+
+
+def _rounds(parts: AppParts, owner: str, job: JobStatus) -> Iterator[RoundStatus]:
+    cursor = None
+    while True:
+        page = list_rounds(parts, owner, job.id, None, RoundOrder.OLDEST, cursor, MAX_LIMIT)
+        yield from page.items
+        if (cursor := page.next_cursor) is None:
+            return

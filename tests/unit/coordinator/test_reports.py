@@ -7,7 +7,7 @@ import pytest
 
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.report.style_and_csp import SERVED
-from mallorn.services.coordinator import reports as service
+from mallorn.services.coordinator.jobs import list_and_show as service
 from tests.fixtures.answers import mallorn
 from tests.fixtures.coordinator import Coordinator, OwnedRows, Start
 from tests.fixtures.decision_log import FIRST_PASS, looked_ahead, run_round
