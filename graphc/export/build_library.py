@@ -1,14 +1,19 @@
 """Compile a scheduled module to a library that takes only the model's inputs.
 
 The library has its own thread pool, for reasons given in thread_pool.c. CPU kernels are
-compiled in parallel; TVM's own build would compile them on one core.
+compiled in parallel; TVM's own build would compile them on one core. For another CPU than
+this machine's, zig from PyPI links.
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,11 +24,14 @@ from tvm.relax import vm_build
 from tvm.support import cc
 
 from mallorn.graphc.export import code_generation as codegen
-from mallorn.graphc.export.cross_linking import cross_compiler, link_with
+from mallorn.graphc.export import export_checks
 from mallorn.graphc.export.embed_weights import weight_embedding_options
 from mallorn.graphc.export.library_metadata import metadata_source, target_architecture
 
 Link = Callable[..., None]  # links for TVM's `export_library`, and compiles C sources, too
+ZIG = "ziglang"
+GLIBC = "2.28"  # the least that TVM's own wheels need
+LINKABLE = ("aarch64", "x86_64")
 
 
 def build_library(
@@ -103,3 +111,36 @@ def export_library(
 
 def is_cpu(target: Any) -> bool:
     return bool(target.kind.name == "llvm")
+
+
+def cross_compiler(target: Any) -> list[str]:
+    """Return the command of a C compiler for the target's CPU; empty if this machine's will do.
+
+    Raises Refused if zig is not installed, or does not link for this CPU.
+    """
+    architecture, host = target_architecture(target), platform.machine()
+    if architecture == host:
+        return []
+    if architecture not in LINKABLE:
+        raise export_checks.Refused(
+            f"a library for {architecture} cannot be linked on {host}",
+            f"compile on a machine with {architecture}; from this one: {', '.join(LINKABLE)}",
+        )
+    if find_spec(ZIG) is None:
+        raise export_checks.Refused(
+            f"to link a library for {architecture} on {host}, a linker for it is needed", f"pip install {ZIG}"
+        )
+    return [sys.executable, "-m", ZIG, "cc", "-target", f"{architecture}-linux-gnu.{GLIBC}"]
+
+
+def link_with(command: Sequence[str]) -> Link:
+    """Return a linker for TVM's `export_library` that compiles and links with this command."""
+
+    def link(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:
+        inputs = [path for path in objects if not path.endswith(".c")]
+        for source in (path for path in objects if path.endswith(".c")):
+            inputs += ["-x", "c", source]  # g++ would read it as C++
+        subprocess.run([*command, "-shared", "-fPIC", "-o", output, *(options or ()), *inputs], check=True)
+
+    link.output_format = "so"  # type: ignore[attr-defined]
+    return link

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import tvm
 
-from mallorn.graphc.export.cross_linking import GLIBC, cross_compiler
+from mallorn.graphc.export.build_library import GLIBC, cross_compiler
 from mallorn.graphc.export.export_checks import Refused
 
 
@@ -21,7 +21,7 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Any:
     def be(machine: str, has_zig: bool = True) -> None:
         monkeypatch.setattr("platform.machine", lambda: machine)
         found = object() if has_zig else None
-        monkeypatch.setattr("mallorn.graphc.export.cross_linking.find_spec", lambda _name: found)
+        monkeypatch.setattr("mallorn.graphc.export.build_library.find_spec", lambda _name: found)
 
     return be
 

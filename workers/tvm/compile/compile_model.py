@@ -26,8 +26,7 @@ from mallorn.core.values.manifest import RECORDS, Manifest
 from mallorn.core.version import VERSION
 from mallorn.graphc.export import compile_network as stock
 from mallorn.graphc.export import export_checks
-from mallorn.graphc.export.build_library import Link, build_library, is_cpu
-from mallorn.graphc.export.cross_linking import cross_compiler
+from mallorn.graphc.export.build_library import Link, build_library, cross_compiler, is_cpu
 from mallorn.graphc.export.embed_weights import weight_embedding_options
 from mallorn.graphc.export.library_metadata import (
     describe_library,
