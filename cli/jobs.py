@@ -15,9 +15,9 @@ from mallorn.cli.dataset_options import to_seconds
 from mallorn.cli.live_view import show_until_ended
 from mallorn.cli.print_job_result import print_fetch, print_result, print_verdict
 from mallorn.cli.terminal import job_options, output
-from mallorn.cli.terminal.free_dimensions import fix_free_dimensions
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.progress_bars import upload_with_bar
+from mallorn.cli.tune_and_resume import fix_free_dimensions
 from mallorn.client.job import Job
 from mallorn.client.onnx_export import as_onnx
 from mallorn.client.progress_lines import FirstExport

@@ -2,6 +2,7 @@
 
 import shlex
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,21 +10,27 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+from mallorn.core.control_characters import escape_control_characters
 
 from mallorn.cli.host_checks import check_host
 from mallorn.cli.live_view import show_until_ended
 from mallorn.cli.print_job_result import command_that_checks, print_tuned_job
 from mallorn.cli.terminal import job_options
-from mallorn.cli.terminal.free_dimensions import fix_free_dimensions
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JobArgument, JsonOption, Place, print_json, print_note, stderr
 from mallorn.cli.terminal.progress_bars import upload_with_bar
 from mallorn.client import out_directory
 from mallorn.client.job import Job
 from mallorn.client.local_service import connected_stack, resolve_requested_target, resolve_target_to_submit
+from mallorn.client.model_upload import find_free_inputs
 from mallorn.client.onnx_export import as_onnx, find_model_file
 from mallorn.client.progress_lines import FirstExport
-from mallorn.core.check_option_kwargs import check_option_kwargs
+from mallorn.core.check_option_kwargs import (
+    OptionKwargs,
+    check_option_kwargs,
+    free_dimensions_error,
+    guess_sizes,
+)
 from mallorn.core.check_plugin_classes import list_user_classes
 from mallorn.core.errors import Conflict, ExitCode, MallornError
 from mallorn.core.labels import parse_labels
@@ -179,6 +186,27 @@ class Ending:
                 check = command_that_checks(self.directory, self.model)
                 print_note(f"{self.directory} holds a version that works. Check it with   {check}")
             raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
+def fix_free_dimensions(file: Path, options: OptionKwargs, asks: bool) -> None:
+    """Ask for the sizes of free dimensions, and add the inputs' shapes to the options.
+
+    Raises InvalidModel, with the options to type, unless `asks` and there is a terminal.
+    """
+    free, sizes = find_free_inputs(file, options), dict[str, int]()
+    shapes = dict(options.get("input_shapes") or {})
+    if free and not (asks and sys.stdin.isatty() and sys.stderr.isatty()):
+        raise free_dimensions_error(free, shapes)
+    guesses = guess_sizes(free)
+    for name, shape in free.items():
+        labels = [f"dimension {axis} of {name}" if size == "?" else size for axis, size in enumerate(shape)]
+        for label, guess in zip(labels, guesses[name], strict=True):
+            if isinstance(label, str) and label not in sizes:
+                question = f"size of {escape_control_characters(label)}"
+                sizes[label] = typer.prompt(question, default=guess, type=int, err=True)
+        shapes[name] = [label if isinstance(label, int) else sizes[label] for label in labels]
+    if free:
+        options["input_shapes"] = shapes
 
 
 @contextmanager

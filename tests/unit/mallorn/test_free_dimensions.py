@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from mallorn.cli.terminal import free_dimensions as on_terminal
+from mallorn.cli import tune_and_resume as on_terminal
 from mallorn.client.coordinator_client import Client
 from mallorn.client.model_upload import find_free_inputs
 from mallorn.core.check_option_kwargs import free_dimensions_error, guess_sizes
