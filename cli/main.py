@@ -15,8 +15,8 @@ from mallorn.cli.terminal.explain_error import MISTAKES, explain_error
 from mallorn.cli.terminal.lazy_commands import LazyGroup
 from mallorn.cli.terminal.option_groups import ListUnlessNamed, command_group
 from mallorn.cli.terminal.output import print_error
-from mallorn.core.control_characters import escape_control_characters
 from mallorn.core.errors import InvalidRequest, MallornError
+from mallorn.core.format_text import escape_control_characters
 from mallorn.core.redaction import redact
 
 UsageError: Final[Any] = typer.BadParameter.__mro__[1]  # typer does not export it

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from mallorn.core.control_characters import escape_control_characters
 
 from mallorn.cli.host_checks import check_host
 from mallorn.cli.live_view import show_until_ended
@@ -33,6 +32,7 @@ from mallorn.core.check_option_kwargs import (
 )
 from mallorn.core.check_plugin_classes import list_user_classes
 from mallorn.core.errors import Conflict, ExitCode, MallornError
+from mallorn.core.format_text import escape_control_characters
 from mallorn.core.labels import parse_labels
 from mallorn.core.registry import WORDS
 from mallorn.core.settings import Settings

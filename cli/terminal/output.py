@@ -15,8 +15,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from mallorn.core.control_characters import escape_control_characters
 from mallorn.core.errors import InvalidRequest, Unavailable
+from mallorn.core.format_text import escape_control_characters
 from mallorn.core.settings import Settings
 from mallorn.stack.data_directory import DataDir
 from mallorn.wording.format_values import Cell, Column, cell

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from mallorn.client.job import Job
-from mallorn.core.control_characters import escape_control_characters
 from mallorn.core.errors import MallornError, Unavailable
+from mallorn.core.format_text import escape_control_characters
 from mallorn.core.states import JobState
 from mallorn.core.values.event import ExportedEvent
 from mallorn.core.values.job import JobStatus

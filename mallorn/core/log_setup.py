@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final
 
-from mallorn.core.control_characters import escape_control_characters
 from mallorn.core.errors import StorageFull, Unavailable
+from mallorn.core.format_text import escape_control_characters
 from mallorn.core.redaction import redact
 from mallorn.core.settings import Settings, unknown_variables
 

@@ -4,8 +4,8 @@ import shlex
 from pathlib import PurePath
 from typing import Final
 
+from mallorn.core.format_text import command_in, percent
 from mallorn.core.job_options import ON_DEVICES
-from mallorn.core.percent_and_command_text import command_in, percent
 from mallorn.core.registry import VIRTUAL_DEVICES
 from mallorn.core.states import ZERO_SHOT, JobState
 from mallorn.core.values.job import JobStatus

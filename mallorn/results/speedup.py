@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from mallorn.core.percent_and_command_text import percent
+from mallorn.core.format_text import percent
 from mallorn.core.values.finish_report import FinishReport, ModelLatency
 from mallorn.core.values.verdict import Comparison, Level
 

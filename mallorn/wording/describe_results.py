@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mallorn.core.percent_and_command_text import percent
+from mallorn.core.format_text import percent
 from mallorn.core.registry import VIRTUAL_DEVICES
 from mallorn.core.values.finish_report import (
     FinishReport,

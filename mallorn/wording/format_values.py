@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Generic, TypeVar
 
-from mallorn.core.percent_and_command_text import percent
+from mallorn.core.format_text import percent
 from mallorn.core.values.job import JobStatus
 
 T = TypeVar("T")

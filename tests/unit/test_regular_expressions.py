@@ -60,7 +60,7 @@ PIECES: Final = {
     "services/coordinator/web/audit_log.py": ("/jobs/", "/jobs/a", "/jobs/ab/"),
     "workers/tvm/network/check_onnx_model.py": ("Check failed: ", " is false", " : "),
     "workers/tvm/programs/workload_key.py": ("for ", " in", " = T.axis", '"\\'),
-    "mallorn/core/percent_and_command_text.py": ("`mallorn", "`pip ", "mallorn "),
+    "mallorn/core/format_text.py": ("`mallorn", "`pip ", "mallorn "),
     "mallorn/client/progress_lines.py": ("1 of ", "1 of 1 task"),
     "graphc/export/compile_network.py": ('"Tensorize",', '"Tensorize",]', '"Tensorize",], '),
     "workers/features/assembly_parser.py": (".type ", ".entry ", ".visible ", "; ", "# ", "%a "),

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from mallorn.core.percent_and_command_text import percent
+from mallorn.core.format_text import percent
 from mallorn.core.values.base import Value
 
 # Number of future trials whose gain the planner predicts.

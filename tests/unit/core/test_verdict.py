@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mallorn.core.percent_and_command_text import command_in
+from mallorn.core.format_text import command_in
 from mallorn.core.states import JobState
 from mallorn.core.values.finish_report import FinishReport, ModelLatency
 from mallorn.core.values.job import JobStatus, JobWarning
