@@ -14,12 +14,12 @@ from typing import Any
 from benchmarks.fresh import fresh_stack
 from mallorn.client.coordinator_client import Client
 from mallorn.client.job import Job
-from mallorn.client.local_service import wait_for_device
 from mallorn.core.targets import Target
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.interfaces.whole_model_engine import Engine
 from mallorn.workers.tvm.network.graph_recipes import recipe_for
 from mallorn.workers.whole_model.interleaved_timing import time_interleaved
+from mallorn_research.commands.wait_until_tuned import wait_for_device
 
 RECORD = "workload", "sketch", "decisions", "outcome", "latency_us", "run_us", "run_ms", "origin", "predicted"
 

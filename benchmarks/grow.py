@@ -20,12 +20,11 @@ from benchmarks.fresh import fresh_stack
 from mallorn.cli.tune_and_resume import interrupt_on_signals
 from mallorn.client.coordinator_client import Client
 from mallorn.client.job import Job
-from mallorn.client.local_service import wait_for_device
 from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState
 from mallorn.core.targets import LOCAL
 from mallorn_research.commands.record_measurements import MOST_TASKS, ROUND_SIZE, SEARCHERS
-from mallorn_research.commands.wait_until_tuned import wait_until_tuned
+from mallorn_research.commands.wait_until_tuned import wait_for_device, wait_until_tuned
 from mallorn_research.generate.task_rule_file import OURS, draw, network_name, read_rules
 from mallorn_research.generate.tasks_as_onnx import DIMENSIONS, network, only_patterns
 

@@ -29,9 +29,9 @@ from benchmarks.model_folder import files_of, folder_parser
 from benchmarks.quantised_report import FLOAT, INT8, RIVAL, RIVAL_FLOAT, Cell, table
 from benchmarks.rival import NAMES, Rival
 from mallorn.cli.schedule_directory import local_model, read_schedule_directory
-from mallorn.client.local_service import wait_for_device
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.interfaces.whole_model_engine import Engine
+from mallorn_research.commands.wait_until_tuned import wait_for_device
 
 sys.path.append(str(Path(__file__).parents[1] / "examples"))
 from quantize_model import write_quantised_model

@@ -12,7 +12,6 @@ from benchmarks.arms import count_tasks
 from benchmarks.fresh import fresh_stack
 from benchmarks.hosts import describe_host
 from benchmarks.sim.curve_file import Cell, RecordedRound
-from mallorn.client.local_service import wait_for_device
 from mallorn.core.errors import MallornError
 from mallorn.core.states import MeasurementKind, RoundState
 from mallorn.core.targets import Target
@@ -21,7 +20,7 @@ from mallorn.db.paging import Page
 from mallorn.db.repositories.measurements import Records
 from mallorn.db.session import Database
 from mallorn.db.tables import Round, Task, Workload
-from mallorn_research.commands.wait_until_tuned import wait_until_tuned
+from mallorn_research.commands.wait_until_tuned import wait_for_device, wait_until_tuned
 
 ROUND_SIZE: Final = 16
 RECIPE: Final = "tuned"

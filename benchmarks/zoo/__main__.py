@@ -22,8 +22,8 @@ from benchmarks.model_folder import files_of, folder_parser
 from benchmarks.zoo.row import Row, table
 from mallorn.client.coordinator_client import Client
 from mallorn.client.job import Job
-from mallorn.client.local_service import wait_for_device
 from mallorn.core.errors import MallornError
+from mallorn_research.commands.wait_until_tuned import wait_for_device
 
 RAW: Final = Path("docs/results/zoo")
 POLL_SEC: Final = 0.2

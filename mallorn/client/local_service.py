@@ -12,7 +12,7 @@ from typing import Final
 from mallorn.client.coordinator_client import Client
 from mallorn.client.job import Job
 from mallorn.client.progress_lines import print_line
-from mallorn.core.errors import NoDevice, Unavailable
+from mallorn.core.errors import Unavailable
 from mallorn.core.installation import python_path
 from mallorn.core.settings import Settings
 from mallorn.core.targets import CUDA, LOCAL, parse_target
@@ -24,7 +24,6 @@ from mallorn.stack.supervised_process import http_answers
 
 START_TIMEOUT_SEC: Final = 360.0  # longer than any part of a stack may take
 STOP_TIMEOUT_SEC: Final = 90.0
-DEVICE_TIMEOUT_SEC: Final = 180.0
 POLL_SEC: Final = 0.05
 LAST_LINES: Final = 12  # shown of the log of a service that ended
 
@@ -74,15 +73,6 @@ def connected_stack(url: str | None, api_key: str | None, data: Path | None = No
     finally:
         if info is None or info.until_unused:
             starter.wait_until_ended()
-
-
-def wait_for_device(stack: Connected) -> None:
-    """Wait until a local service has a device online. Raises NoDevice if none comes."""
-    deadline = time.monotonic() + DEVICE_TIMEOUT_SEC
-    while stack.data is not None and not any(device.online for device in stack.api.devices()):
-        if time.monotonic() > deadline:
-            raise NoDevice("no device is online", hint=f"less {stack.data.logs / 'device.log'}")
-        time.sleep(POLL_SEC)
 
 
 def resolve_target_to_submit(stack: Connected, target: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mallorn.client.local_service import connected_stack, wait_for_device
+from mallorn.client.local_service import connected_stack
 from mallorn.core.errors import Unavailable
 from mallorn.core.settings import settings
 from mallorn.stack.data_directory import DataDir
@@ -67,7 +67,7 @@ def test_a_stack_is_shared_outlives_who_started_it_and_is_gone_with_its_last_use
             info = DataDir(tmp_path).read_stack()
             assert info is not None
             assert info.pid == pid
-            wait_for_device(stack)
+            wait_for(lambda: any(device.online for device in stack.api.devices()), "a device")
             starter.send_signal(signal.SIGKILL)
             starter.wait()
             time.sleep(1.0)  # time enough to notice, if it did

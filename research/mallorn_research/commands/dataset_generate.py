@@ -12,10 +12,10 @@ from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JsonOption, Place, key_columns, print_note, print_rows
 from mallorn.cli.tune_and_resume import interrupt_on_signals
 from mallorn.client.job import Job
-from mallorn.client.local_service import Connected, connected_stack, resolve_requested_target, wait_for_device
+from mallorn.client.local_service import Connected, connected_stack, resolve_requested_target
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import LOCAL
-from mallorn_research.commands.wait_until_tuned import SEARCHERS, wait_until_tuned
+from mallorn_research.commands.wait_until_tuned import SEARCHERS, wait_for_device, wait_until_tuned
 
 if TYPE_CHECKING:
     from mallorn_research.generate.task_rule_file import Drawn

@@ -11,13 +11,13 @@ from mallorn.cli.terminal.job_options import OnlyOption, SeedOption, TargetOptio
 from mallorn.cli.terminal.output import JsonOption, key_columns, print_note, print_rows
 from mallorn.cli.terminal.progress_bars import upload_with_bar
 from mallorn.cli.tune_and_resume import interrupt_on_signals
-from mallorn.client.local_service import Connected, connected_stack, resolve_requested_target, wait_for_device
+from mallorn.client.local_service import Connected, connected_stack, resolve_requested_target
 from mallorn.client.onnx_export import find_model_file
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL
 from mallorn.core.version import VERSION
-from mallorn_research.commands.wait_until_tuned import SEARCHERS, wait_until_tuned
+from mallorn_research.commands.wait_until_tuned import SEARCHERS, wait_for_device, wait_until_tuned
 
 ROUND_SIZE: Final = 16
 #: More tasks than any model has, so that only the budget of each task ends a job.
