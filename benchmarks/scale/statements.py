@@ -40,7 +40,6 @@ from mallorn.db.repositories.tasks import Tasks
 from mallorn.db.session import Database
 from mallorn.services.control import celery_tasks as control
 from mallorn.services.control import plan_target as planning
-from mallorn.services.control.wake_messages import Message
 from mallorn.workers import celery_tasks as worker
 from mallorn.workers.measure.tracked_devices import TrackedDevice
 from mallorn.workers.process import heartbeat as heartbeats
@@ -115,9 +114,9 @@ class _Tracker:
 
 
 @contextmanager
-def _product_tasks(workshop: Workshop) -> Iterator[list[Message]]:
+def _product_tasks(workshop: Workshop) -> Iterator[list[queues.Message]]:
     """Let the Celery tasks of control and worker run here, and collect the messages they send."""
-    messages: list[Message] = []
+    messages: list[queues.Message] = []
 
     def send(name: str, *args: Any) -> None:
         messages.append((name, *args))
@@ -138,7 +137,7 @@ def _product_tasks(workshop: Workshop) -> Iterator[list[Message]]:
         yield messages
 
 
-def _take(messages: list[Message], name: str) -> list[Any]:
+def _take(messages: list[queues.Message], name: str) -> list[Any]:
     """Remove the newest message to a task, and return its arguments."""
     found = [message for message in messages if message[0] == name][-1]
     messages.remove(found)
@@ -177,7 +176,7 @@ def _add_history(session: Session, workshop: Workshop, job_id: str, count: int) 
         Rounds(session).close(hold, RoundState.DONE, RoundStats())
 
 
-def _counted(workshop: Workshop, messages: list[Message], act: Callable[[], object]) -> Counts:
+def _counted(workshop: Workshop, messages: list[queues.Message], act: Callable[[], object]) -> Counts:
     statements, transactions, rows, sent = 0, 0, 0, len(messages)
 
     def executed(_connection: Any, cursor: Any, *_rest: Any) -> None:

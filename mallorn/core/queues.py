@@ -6,6 +6,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from mallorn.core.errors import InvalidRequest
 
+Message = tuple[str, *tuple[object, ...]]  # a task's name and its arguments, sent after a commit
+
 CONTROL: Final = "control"
 IMPORT: Final = "import"
 ROUNDS: Final = "rounds"

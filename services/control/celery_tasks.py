@@ -20,7 +20,6 @@ from mallorn.services.control.periodic_tasks import (
 )
 from mallorn.services.control.plan_target import plan_target
 from mallorn.services.control.wait_for_device import WaitLimit
-from mallorn.services.control.wake_messages import Message
 
 log = logging.getLogger(__name__)
 HOLDER = f"control-{uuid.uuid4().hex[:8]}"
@@ -60,7 +59,7 @@ def back_up(*_newer: object) -> None:
     _run_if_due(queues.BACK_UP, _back_up)
 
 
-def _run_if_due(loop: str, act: Callable[[Turn], Sequence[Message] | None]) -> None:
+def _run_if_due(loop: str, act: Callable[[Turn], Sequence[queues.Message] | None]) -> None:
     """Run a periodic task, unless its last run began less than a period ago."""
     with database().transaction() as session:
         steady_sec = LoopTicks(session).begin_turn(loop, queues.TICKS[loop])

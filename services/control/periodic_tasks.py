@@ -25,15 +25,14 @@ from mallorn.services.artifact_removal import (
     remove_old_batch_records,
     remove_stale_parts,
 )
-from mallorn.services.control.wake_messages import Message
 
 # Planning a job costs milliseconds, so a sweep plans only the next few jobs of each target.
 LOOKS_PER_TARGET = 4
 
 
-def collect_jobs_to_plan(database: Database, turn: Turn | None = None) -> list[Message]:
+def collect_jobs_to_plan(database: Database, turn: Turn | None = None) -> list[queues.Message]:
     """Return messages to plan jobs; withdraw unneeded rounds."""
-    turn, messages = turn or Turn(), list[Message]()
+    turn, messages = turn or Turn(), list[queues.Message]()
     with turn.log_part_errors("could not look for jobs to plan"), database.session() as session:
         job_ids = FairShares(session).list_jobs_to_plan(LOOKS_PER_TARGET)
         messages += [(queues.PLAN, job_id) for job_id in job_ids]
@@ -46,7 +45,7 @@ def requeue_expired_leases(
     database: Database,
     turn: Turn | None = None,
     lease_sec: float = Settings.model_fields["lease_sec"].default,
-) -> list[Message]:
+) -> list[queues.Message]:
     """Requeue work with expired leases, and give up work that lost too many workers.
 
     Returns messages for jobs to plan. After a pause of control or a step
@@ -60,7 +59,7 @@ def requeue_expired_leases(
         return []
     with database.session() as session:
         jobs = Leases(session).jobs_with_expired_leases()
-    messages: list[Message] = []
+    messages: list[queues.Message] = []
     for job_id in jobs:
         if not turn.away:
             with turn.log_part_errors("could not reclaim lost work"), database.transaction() as session:

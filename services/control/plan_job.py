@@ -36,7 +36,6 @@ from mallorn.db.repositories.workload_families import FamilyMember, RankedRound,
 from mallorn.db.session import Database
 from mallorn.db.tables import Device, Job
 from mallorn.services.control.wait_for_device import WaitLimit, wait_for_device
-from mallorn.services.control.wake_messages import Message, wake_worker
 from mallorn.services.planner.families.base import Families, Member
 from mallorn.services.planner.plan_rounds import plan_rounds
 from mallorn.services.planner.planner_values import (
@@ -132,7 +131,7 @@ def _task_view(job: Job, task: TaskHistory, patterns: Sequence[str]) -> TaskView
 class PlannedJob:
     """Result of one planning of a job; `over` is True if the job gets no further rounds."""
 
-    messages: list[Message] = field(default_factory=list)
+    messages: list[queues.Message] = field(default_factory=list)
     opened: int = 0
     candidates: int = 0
     over: bool = False
@@ -322,7 +321,7 @@ def _apply_job_plan(
         jobs.move_to_state(job_id, [JobState.TUNING], JobState.FINISHING)
         jobs.store_report_columns(job_id, tuning_ended=reason, is_bench=False)
         events.append(job_id, FinishingEvent(reason=reason, outlook=decision.outlook))
-        turn.messages.append(wake_worker(target))
+        turn.messages.append((queues.WORK, queues.capability(target.toolchain)))
     task_by_id = {task.id: task for task in tasks}
     for plan_of_round in decision.rounds:
         task, searcher = task_by_id[plan_of_round.task_id], plan_of_round.searcher or step.options.search
@@ -331,12 +330,13 @@ def _apply_job_plan(
         outlook = {"outlook": decision.outlook} if decision.outlook else {}
         event = place | plan_of_round.reason.to_stored_json() | outlook
         events.append(job_id, RoundPlannedEvent.model_validate(event))
-        turn.messages.append(wake_worker(target, step.live_builder))
+        capability = queues.capability(target.toolchain, step.live_builder)
+        turn.messages.append((queues.WORK, capability))
         turn.opened += 1
         turn.candidates += plan_of_round.size
 
 
-def group_into_families(session: Session, planned: JobToPlan, options: JobOptions) -> list[Message]:
+def group_into_families(session: Session, planned: JobToPlan, options: JobOptions) -> list[queues.Message]:
     """Group the job's workloads into families, which share a cost model. Returns messages
     that train the models of families to which workloads moved."""
     repository, job = WorkloadFamilies(session), planned.job
@@ -372,7 +372,7 @@ def group_into_families(session: Session, planned: JobToPlan, options: JobOption
 
     # Log the moves, and train a changed family's model before its next round is proposed.
     tasks = {task.workload_id: task for task in Tasks(session).list(job.id)}
-    messages: dict[str, Message] = {}
+    messages: dict[str, queues.Message] = {}
     for old, new in moves:
         if (task := tasks.get(new.workload_id)) is not None:
             event = FamilyChangedEvent(

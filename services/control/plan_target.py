@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from mallorn.core.errors import MallornError, StorageFull, Unavailable
 from mallorn.core.log_setup import Turn, log_facts, log_survived_error
 from mallorn.core.os_errors import explain_os_error
+from mallorn.core.queues import Message
 from mallorn.core.states import Waiting
 from mallorn.core.targets import ROUNDS_PER_GPU, Target
 from mallorn.db.repositories.devices import Devices
@@ -26,7 +27,6 @@ from mallorn.db.session import Database
 from mallorn.db.tables import Device, Worker
 from mallorn.services.control.plan_job import draft_plan, plan_job, settle_rounds
 from mallorn.services.control.wait_for_device import USUAL, WaitLimit
-from mallorn.services.control.wake_messages import Message
 from mallorn.services.planner.fair_share import JobShare, charge_job, distribute_rounds
 
 log = logging.getLogger(__name__)
