@@ -38,6 +38,7 @@ def main() -> None:
         restart_sec=RESTART_SEC if options.postgres else None,
         twins=options.twins,
         kills=not options.no_kills,
+        device_sec=options.device_sec,
     )
     try:
         with TemporaryDirectory(prefix="mallorn-storm-") as folder:
@@ -57,6 +58,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("model", type=Path)
     parser.add_argument("--candidates", type=int, default=2000, help="trials of the made-up jobs together")
     parser.add_argument("--jobs", type=int, default=5, help="made-up jobs")
+    parser.add_argument("--device-sec", type=float, default=0.05, help="of a made-up candidate")
     parser.add_argument("--real", type=int, default=64, help="trials of the job that is built and timed")
     parser.add_argument("--minutes", type=float, default=6.0, help="how long it blows")
     parser.add_argument("--calm-minutes", type=float, default=15.0, help="then so long for jobs to end")

@@ -37,6 +37,7 @@ class Weather:
     calm_sec: float  # who has not ended by then does not end
     restart_sec: tuple[float, float] | None = None  # on a Postgres of its own: from one restart to the next
     twins: bool = False  # a second control
+    device_sec: float = 0.05  # of a made-up candidate: with longer ones, workers do more rounds at a time
     kills: bool = True
 
 
@@ -89,7 +90,7 @@ def _submit(stack: Stack, weather: Weather, model: Path) -> dict[str, int]:
         jobs = {}
         for seed in range(weather.jobs):
             # Of devices that answer differently each, so that none finds its candidates measured by another.
-            pretends: Any = {"seed": seed, "device_sec": 0.05}
+            pretends: Any = {"seed": seed, "device_sec": weather.device_sec}
             job = client.submit(
                 model, trials=share, seed=seed, policy=ROUND_ROBIN, measurer="simulated", simulated=pretends
             )
