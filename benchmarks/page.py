@@ -28,9 +28,9 @@ import httpx
 from benchmarks.hosts import describe_host
 from benchmarks.page_rows import fill
 from benchmarks.page_visit import browser, visit
+from mallorn.core.address_checks import free_port
 from mallorn.db.migrate import upgrade
 from mallorn.db.session import Database
-from mallorn.stack.tcp_ports import free_port
 
 START_SEC: Final = 60.0
 

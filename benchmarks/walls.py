@@ -25,12 +25,12 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.hosts import describe_host
+from mallorn.core.address_checks import free_port
 from mallorn.core.errors import Unavailable
 from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.settings import Settings, settings
 from mallorn.core.targets import Target
 from mallorn.searchers.decision_space import SketchRules
-from mallorn.stack.tcp_ports import free_port
 from mallorn.workers.device.detect_host import detect_target
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
 from mallorn.workers.interfaces.device_runner import Runner

@@ -10,17 +10,16 @@ import typer
 
 from mallorn.cli.run_service_part import require_packages
 from mallorn.cli.terminal.output import print_note
-from mallorn.core.address_checks import LAST_PORT, check_binding, host_and_port, is_loopback
+from mallorn.core import address_checks
 from mallorn.core.settings import Settings, unknown_variables
 from mallorn.services.coordinator.sign_in.allow_list import AllowList
 from mallorn.stack.data_directory import DataDir
 from mallorn.stack.process_specs import LOOPBACK, StackLayout, default_workers
-from mallorn.stack.tcp_ports import check_or_choose_port, free_port
 
 
 def up(
     port: Annotated[
-        int, typer.Option(min=0, max=LAST_PORT, help="Port of the API; 0 takes a free one.")
+        int, typer.Option(min=0, max=address_checks.LAST_PORT, help="Port of the API; 0 takes a free one.")
     ] = 8000,
     host: Annotated[
         str, typer.Option(help="Address of the API; others than loopback need API keys.")
@@ -56,20 +55,20 @@ def up(
     if config.oidc_issuer:
         AllowList.of(config)  # reports errors here, not in the coordinator's log
     needs_api_keys = bool(config.api_keys or config.oidc_issuer)
-    if not needs_api_keys and not is_loopback(host):
+    if not needs_api_keys and not address_checks.is_loopback(host):
         with require_packages("server,worker"):
             from mallorn.db.repositories.access_control import has_api_keys
         needs_api_keys = has_api_keys(config.database_url)
-    check_binding(host, needs_api_keys)
+    address_checks.check_binding(host, needs_api_keys)
     directory = DataDir(config.data_dir.absolute())
     directory.create_directories()
     with directory.hold_stack_lock() as announce:
-        api_port = check_or_choose_port(host, port)
+        api_port = address_checks.check_or_choose_port(host, port)
         if tracker:
-            tracker_host, requested_port = host_and_port(tracker)
-            tracker_port = check_or_choose_port(tracker_host, requested_port)
+            tracker_host, requested_port = address_checks.host_and_port(tracker)
+            tracker_port = address_checks.check_or_choose_port(tracker_host, requested_port)
         else:
-            tracker_host, tracker_port = LOOPBACK, free_port(excluded=(api_port,))
+            tracker_host, tracker_port = LOOPBACK, address_checks.free_port(excluded=(api_port,))
         layout = StackLayout(
             directory, host, api_port, f"{tracker_host}:{tracker_port}", workers or default_workers()
         )

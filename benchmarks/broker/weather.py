@@ -15,8 +15,8 @@ from typing import Final, Self
 from celery import Celery
 
 from benchmarks.broker.black_hole import BlackHole
+from mallorn.core.address_checks import free_port
 from mallorn.core.installation import python_path
-from mallorn.stack.tcp_ports import free_port
 from mallorn.stack.valkey import valkey_command
 
 ANSWER_SEC: Final = 1.0  # from a word to its being heard, with room

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
 import tvm
 
@@ -25,7 +26,7 @@ from mallorn.searchers.space import Candidate
 from mallorn.workers.interfaces.model_compiler import ModelTask, Restored, RestoredLog
 from mallorn.workers.interfaces.tensor_arguments import pack_arguments
 from mallorn.workers.round.loaded_round import descriptors
-from mallorn.workers.shared_schedules.import_records import Provenance, derive_dataset_key, store_records
+from mallorn.workers.shared_schedules.import_records import Provenance, store_records
 from mallorn.workers.tvm.network.extract_tasks import describe_task
 from mallorn.workers.tvm.programs.workload_key import rename_blocks_canonically
 from mallorn_research.replay.recording_file import RecordedTask, write_tasks
@@ -116,7 +117,7 @@ def _store(
         for line, each in enumerate(measured, 1)
         if each.trial.outcome not in UNINFORMATIVE
     ]
-    origin = Provenance(derive_dataset_key("benchmarks.gpu"), "gpu-minutes", time.time(), on)
+    origin = Provenance(uuid5(NAMESPACE_URL, "benchmarks.gpu").hex, "gpu-minutes", time.time(), on)
     with (
         Database(f"sqlite:///{(data / 'mallorn.db').absolute()}") as database,
         database.transaction() as session,

@@ -25,11 +25,11 @@ from benchmarks.hosts import describe_host
 from benchmarks.load.rows import split
 from benchmarks.load.visits import Times, begin, submit_all, visit, watch
 from mallorn import Client
+from mallorn.core.address_checks import free_port
 from mallorn.core.errors import MallornError
 from mallorn.core.installation import python_path
 from mallorn.db.migrate import upgrade
 from mallorn.db.session import Database
-from mallorn.stack.tcp_ports import free_port
 
 TARGET: Final = '{"kind":"llvm","num-cores":2}'
 MODEL: Final = b"nobody imports it"

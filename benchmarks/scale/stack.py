@@ -17,10 +17,10 @@ import redis
 from benchmarks.scale.measurer import FOLDER, NAME
 from benchmarks.scale.sampling import TVM_CHILD
 from mallorn import Client
+from mallorn.core.address_checks import free_port
 from mallorn.core.errors import MallornError
 from mallorn.core.host_id import HOST_FOLDER_VARIABLE
 from mallorn.core.installation import IMPORT_ROOT, python_path
-from mallorn.stack.tcp_ports import free_port
 from mallorn.stack.valkey import broker_url, valkey_command
 from mallorn.workers.device.tracker_client import TrackerClient
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import accumulate
 from math import gcd
 from typing import Final
 
@@ -67,10 +68,7 @@ class Loops:
     @cached_property
     def outer_iterations_by_cut(self) -> list[Column]:
         """Number of times that the loops inside cut p run, for each p."""
-        runs = [np.ones(self.count)]
-        for extent in self.extents:
-            runs.append(runs[-1] * extent)
-        return runs
+        return list(accumulate(self.extents, np.multiply, initial=np.ones(self.count)))
 
     @cached_property
     def inner_extents_by_cut(self) -> list[list[Column]]:

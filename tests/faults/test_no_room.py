@@ -15,8 +15,8 @@ import httpx
 import psutil
 import pytest
 
+from mallorn.core.address_checks import free_port
 from mallorn.core.states import JobState
-from mallorn.stack.tcp_ports import free_port
 from tests.fixtures.command_line import assert_refused, clean_environment, mallorn, typed
 from tests.fixtures.processes import end, family, the_one
 from tests.fixtures.service import JOB_SEC, START_SEC, seldom, start_service, stop_service, trials

@@ -16,8 +16,8 @@ from fsspec.implementations.local import LocalFileSystem
 
 import mallorn.client.model_upload
 from mallorn import Client
+from mallorn.core.address_checks import free_port
 from mallorn.core.errors import TooLarge
-from mallorn.stack.tcp_ports import free_port
 from tests.fixtures.command_line import ROOT
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.debian import program

@@ -11,9 +11,9 @@ from uuid import uuid4
 import fsspec
 import pytest
 
+from mallorn.core.address_checks import free_port
 from mallorn.core.artifact_uris import open_store
 from mallorn.services.coordinator.web.artifact_store import Store
-from mallorn.stack.tcp_ports import free_port
 from tests.fixtures.processes import answers_ok, serving
 from tests.fixtures.service import JOB_SEC, start_service, stop_service
 

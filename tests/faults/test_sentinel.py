@@ -18,11 +18,11 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from benchmarks.broker.weather import ANSWER_SEC
+from mallorn.core.address_checks import free_port
 from mallorn.core.errors import Unavailable
 from mallorn.core.installation import python_path
 from mallorn.core.queues import CONTROL, PLAN, celery_settings
 from mallorn.services.coordinator.web.app_parts import Waker
-from mallorn.stack.tcp_ports import free_port
 from mallorn.stack.valkey import valkey_command
 from tests.fixtures.waiting import wait_for
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from mallorn.core import queues
+from mallorn.core.address_checks import free_port
 from mallorn.core.values.fleet import DeviceInfo, WorkerInfo
 from mallorn.db.repositories.control_loop_ticks import LoopTicks
 from mallorn.db.repositories.devices import Devices, SeenDevice
 from mallorn.db.repositories.workers import Workers
 from mallorn.stack.data_directory import DataDir, StackInfo
-from mallorn.stack.tcp_ports import free_port
 from tests.fixtures.answers import Shell, mallorn
 from tests.fixtures.coordinator import OwnedRows, Start
 from tests.fixtures.data_directory import whole

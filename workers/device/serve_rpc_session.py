@@ -122,8 +122,7 @@ class RpcSession:
         """Return the bytes that models may allocate now; -1 if TVM does not know."""
         if self._on_cores:
             return free_bytes()
-        device = tvm.device(self._target.kind, 0)
-        memory = device.available_global_memory
+        memory = tvm.device(self._target.kind, 0).available_global_memory
         return -1 if memory is None else int(memory)
 
     def cancel_deadline(self) -> None:

@@ -1,1 +1,1 @@
-"""Routes to submit, list, show, pause, resume, cancel and delete jobs."""
+"""Routes for jobs (submit, list, show, pause, resume, cancel, delete) and their measurements."""

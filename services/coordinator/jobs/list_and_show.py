@@ -26,7 +26,7 @@ from mallorn.db.repositories.tasks import Stock, Tasks
 from mallorn.report.report_page import FAILURES_READ, ReportData, render_report_page
 from mallorn.report.style_and_csp import SERVED
 from mallorn.services.coordinator.jobs.job_views import hide_private_results, job_out, jobs_out, task_out
-from mallorn.services.coordinator.records_and_stats import list_records
+from mallorn.services.coordinator.jobs.records_and_stats import list_records
 from mallorn.services.coordinator.web import response_types
 from mallorn.services.coordinator.web.app_parts import AppParts, PartsDep
 from mallorn.services.coordinator.web.caller_dependencies import CallerDep, FewAtOnce, JobOwnerDep, OwnerDep

@@ -9,6 +9,7 @@ from threading import Event
 import pytest
 
 from mallorn import Client
+from mallorn.core.address_checks import free_port
 from mallorn.core.errors import InvalidRequest, TooLarge
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
@@ -16,7 +17,6 @@ from mallorn.core.values.event import OtherEvent
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.session import Database
-from mallorn.stack.tcp_ports import free_port
 from tests.fixtures.coordinator import Coordinator, OwnedRows, Start, running
 from tests.fixtures.models import onnx_bytes
 from tests.fixtures.waiting import PATIENCE

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
+from mallorn.core.address_checks import check_or_choose_port, free_port
 from mallorn.core.errors import InvalidRequest
-from mallorn.stack.tcp_ports import check_or_choose_port, free_port
 
 # An address of this process's own: on 127.0.0.1 somebody may take a port as soon as it is free.
 LOOPBACK = f"127.{os.getpid() >> 16 & 255}.{os.getpid() >> 8 & 255}.{os.getpid() & 255 or 1}"

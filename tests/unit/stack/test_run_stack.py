@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from mallorn.core.settings import Settings
 from mallorn.stack.data_directory import DataDir
-from mallorn.stack.tcp_ports import free_port
+from mallorn.core.address_checks import free_port
 from mallorn.stack.run_stack import run_stack
 from mallorn.stack.process_specs import StackLayout
 

@@ -38,8 +38,7 @@ def divide(model: ModelProto, shapes: Shapes, target: Any) -> Partition:
 
 
 def find_region(model_path: str, target: str, input_shapes: Shapes, region_path: str | None) -> Region | None:
-    model = read_model(model_path)
-    parts = divide(model, input_shapes, as_tvm_target(target))
+    parts = divide(read_model(model_path), input_shapes, as_tvm_target(target))
     region = max(parts.regions, key=work_of, default=None)
     if region is None or not parts.outside or work_of(region) < LEAST_WORK:
         return None

@@ -4,7 +4,7 @@ import type { Job } from "../api/types";
 /** `command` can be typed as it stands. */
 export type Advice = { what: string; help: string; command: string };
 
-/** As mallorn/core/percent_and_command_text.py reads them. */
+/** As mallorn/core/format_text.py reads them. */
 const PROGRAM = /^(mallorn|pip|python|less|df|ls|mkdir) /;
 const QUOTED = /`((?:mallorn|pip|python)\b[^`]*)`/;
 const LONG_SEC = 60;
