@@ -42,7 +42,7 @@ Read = Callable[[bytes, Path], object]
 #: All kinds of cost models that need no torch, and read what they stored in a way of their own.
 FIRST_MODELS: Final = (
     *("xgboost", "lightgbm", "forest", "mlp", "static", "lfbo", "headfirst", "statements"),
-    *("residual", "value", "generator", "tuna", "draft", "ensemble", "automl"),
+    *("residual", "value", "generator", "tuna", "draft", "automl"),
 )
 
 

@@ -105,7 +105,7 @@ RESEARCH_NAMES: Final[dict[str, Mapping[str, str]]] = {
     ),
     "sampler": dict.fromkeys(("clustered", "diverse"), ""),
     "cost_model": {
-        **dict.fromkeys(("ensemble", "forest", "generator", "headfirst", "lfbo", "mlp", "residual"), ""),
+        **dict.fromkeys(("forest", "generator", "headfirst", "lfbo", "mlp", "residual"), ""),
         **dict.fromkeys(("statements", "statements-rank", "static", "value"), ""),
         **dict.fromkeys(("gnn", "moa", "mtl-tlp", "pacm", "tcl", "tlp", "tree-lstm"), "torch"),
         "automl": "flaml",

@@ -4,9 +4,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import ceil
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from mallorn.core.values.trial import Trial
 from mallorn.workers.subprocesses.shutdown import STOP
@@ -17,8 +16,7 @@ NEWEST: Final = 0.3  # weight of the newest round among all
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class RoundCost:
+class RoundCost(NamedTuple):
     """Seconds that a round used of this process's processor, of builders and of its device."""
 
     own_sec: float
@@ -27,15 +25,7 @@ class RoundCost:
 
     def mixed_with(self, newer: "RoundCost") -> "RoundCost":
         """Return the weighted mean of this cost and a newer one."""
-
-        def mean(old_sec: float, new_sec: float) -> float:
-            return old_sec + NEWEST * (new_sec - old_sec)
-
-        return RoundCost(
-            mean(self.own_sec, newer.own_sec),
-            mean(self.build_sec, newer.build_sec),
-            mean(self.device_sec, newer.device_sec),
-        )
+        return RoundCost(*(old + NEWEST * (new - old) for old, new in zip(self, newer, strict=True)))
 
     def best_width(self, builders: int) -> int:
         """Return how many such rounds keep the builders busy, or this process, which runs one
@@ -52,14 +42,12 @@ class CostMeter:
 
     def __init__(self) -> None:
         self._began_sec = time.thread_time()
-        self.candidates = 0
-        self._run_ms = 0.0
-        self.build_ms = 0.0
+        self.candidates, self.build_ms, self._run_ms = 0, 0.0, 0.0
 
     def add(self, trial: Trial) -> None:
         self.candidates += 1
-        self._run_ms += trial.run_ms or 0.0
         self.build_ms += trial.build_ms or 0.0
+        self._run_ms += trial.run_ms or 0.0
 
     def estimate(self, size: int) -> RoundCost:
         """Return what a round of `size` candidates costs, from those measured so far."""

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar, Final, Self, TypeVar
@@ -29,10 +30,9 @@ from mallorn.workers.sandbox.sandbox import SandboxSpec, allowed_environment
 from mallorn.workers.subprocesses import errors, frame_channel
 from mallorn.workers.subprocesses.cgroups import count_memory_kills
 from mallorn.workers.subprocesses.child_main import LaunchSpec
-from mallorn.workers.subprocesses.cpu_time import ProcessorShare
 from mallorn.workers.subprocesses.pending_call import Call, PendingCall
 from mallorn.workers.subprocesses.serve_calls import ERROR, FD_VARIABLE, READY, RESULT
-from mallorn.workers.subprocesses.shutdown import STOP
+from mallorn.workers.subprocesses.shutdown import PROC, STOP
 
 # How long a child may take to exit after its connection closed; a busy host is slow.
 END_TIMEOUT_SEC: Final = 30.0
@@ -43,6 +43,26 @@ LOOK_SEC: Final = 5.0
 # The kernel kills a child when the thread that started it ends: one lasting thread starts all.
 _thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="child-starter")
 R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorShare:
+    """Seconds that a process's threads ran and waited (or were throttled)."""
+
+    ran_sec: float = 0.0
+    waited_sec: float = 0.0
+
+    @classmethod
+    def of(cls, pid: int | None, proc: Path = PROC) -> Self:
+        """Read the seconds up to now; zeros if the process is gone or the kernel does not count."""
+        try:
+            threads = [task.read_text().split() for task in (proc / str(pid) / "task").glob("*/schedstat")]
+        except OSError:
+            return cls()
+        return cls(*(sum(int(values[column]) for values in threads) / 1e9 for column in (0, 1)))
+
+    def waited_more_than_ran(self, reference: "ProcessorShare") -> bool:
+        return self.waited_sec - reference.waited_sec > self.ran_sec - reference.ran_sec
 
 
 class ChildLog:

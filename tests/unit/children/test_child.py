@@ -19,8 +19,7 @@ from mallorn.core.settings import Settings
 from mallorn.workers.sandbox.sandbox import WHOLE
 from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
 from mallorn.workers.subprocesses import cgroups, child_process
-from mallorn.workers.subprocesses.child_process import Child
-from mallorn.workers.subprocesses.cpu_time import ProcessorShare
+from mallorn.workers.subprocesses.child_process import Child, ProcessorShare
 from mallorn.workers.subprocesses.errors import (
     ChildCrashed,
     ChildFailed,

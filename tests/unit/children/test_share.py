@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mallorn.workers.subprocesses.cpu_time import ProcessorShare, used_cpu_sec
-from mallorn.workers.subprocesses.shutdown import Shutdown
+from mallorn.workers.subprocesses.child_process import ProcessorShare
+from mallorn.workers.subprocesses.shutdown import Shutdown, used_cpu_sec
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ def test_a_model_of_ones_own_is_taken_unseen(start: Start) -> None:
         ("moa", [["draft"]], ["mallorn-research", "torch"]),
         ("moa", [["draft", "forest"]], ["torch"]),
         ("automl", [["lightgbm", "draft", "tlp"]], ["flaml"]),
-        ("ensemble", [["xgboost", "draft"]], ["mallorn-research"]),
+        ("forest", [["xgboost", "draft"]], ["mallorn-research"]),
         ("gnn", [["draft"], None], []),
     ],
 )

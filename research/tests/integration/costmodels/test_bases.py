@@ -19,7 +19,7 @@ def test_a_base_that_can_do_more_than_score_opens_with_the_searcher_that_asks_it
     assert opener_of(workshop, name) - {"evolutionary"} == {opener}
 
 
-@pytest.mark.parametrize("cost_model", ["ensemble", "residual"])
+@pytest.mark.parametrize("cost_model", ["forest", "residual"])
 def test_a_base_serves_jobs_of_any_cost_model(workshop, cost_model):
     check_base_serves(workshop, cost_model)
 
