@@ -17,7 +17,6 @@ from mallorn.cli.print_job_result import print_fetch, print_result, print_verdic
 from mallorn.cli.terminal import job_options, output
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.progress_bars import upload_with_bar
-from mallorn.cli.tune_and_resume import fix_free_dimensions
 from mallorn.client.job import Job
 from mallorn.client.onnx_export import as_onnx
 from mallorn.client.progress_lines import FirstExport
@@ -85,6 +84,8 @@ def submit(
     effort = job_options.limit_trials(effort, auto, options)
     with output.client(*place) as api, as_onnx(file) if file.is_file() else nullcontext(model) as upload:
         if file.is_file():
+            from mallorn.cli.tune_and_resume import fix_free_dimensions  # no other command here needs it
+
             fix_free_dimensions(Path(upload), options, asks=not as_json)
         model_id = upload_with_bar(api, str(upload), inputs)
         job = api.submit(model_id, *effort, job_name, priority, labels=labels, **options)

@@ -86,6 +86,7 @@ def leased_work(
         if work is None:
             yield None
             return
+        runtime.places.held.add(work.hold)
         try:
             with work.lease:
                 yield work
@@ -100,6 +101,8 @@ def leased_work(
             with runtime.database.transaction() as session:
                 Jobs(session).set_waiting(work.job.id, Waiting(f"{words}; the worker's log has the details"))
             raise
+        finally:
+            runtime.places.held.discard(work.hold)
 
 
 def _claim(runtime: Runtime, wanted: WorkItem | WorkerAbility, begin: Begin | None) -> LeasedWork | None:
@@ -110,6 +113,9 @@ def _claim(runtime: Runtime, wanted: WorkItem | WorkerAbility, begin: Begin | No
         else:
             hold = WorkItems(session).claim_best(wanted, runtime.name, lease_sec)
         if hold is None:
+            return None
+        if hold in runtime.places.held:  # the database was restored, and another place goes on
+            WorkItems(session).return_work(hold, LeaseLost())  # by which that one loses its lease
             return None
         job = Jobs(session).get(hold.job_id, None)
         options = KeptOptions.model_validate(job.options)

@@ -8,6 +8,7 @@ from math import ceil
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from mallorn.core.values.trial import Trial
+from mallorn.db.repositories.leases import LeaseToken
 from mallorn.workers.subprocesses.shutdown import STOP
 
 MOST_PLACES: Final = 64
@@ -67,6 +68,7 @@ class Places(Generic[R]):
         self._cost: RoundCost | None = None
         self._idle: list[R] = []
         self.all: list[R] = []
+        self.held: set[LeaseToken] = set()  # the leases of work at these places
         self.on_width: Callable[[int], object] = lambda _: None
         self._freed = threading.Condition()
 

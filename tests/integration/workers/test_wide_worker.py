@@ -6,15 +6,20 @@ from pathlib import Path
 from threading import Barrier, get_ident
 
 import pytest
+from sqlalchemy import update
+from sqlalchemy.orm import Session
 
 from mallorn.core import queues
 from mallorn.core.settings import Settings
 from mallorn.core.states import RoundState
 from mallorn.core.targets import NATIVE
+from mallorn.db.repositories.leases import Leases, WorkItem
 from mallorn.db.session import Database
+from mallorn.db.tables import LeaseRow, Round
 from mallorn.workers import celery_tasks
 from mallorn.workers.host.code_digest import current_builder_name
 from mallorn.workers.measure.measurer_interface import MeasureInput
+from mallorn.workers.process.leased_work import leased_work
 from mallorn.workers.process.worker_runtime import Runtime
 from tests.fixtures.workshop import Workshop
 
@@ -79,3 +84,23 @@ def test_places_have_runners_of_their_own_and_share_all_other_processes(
             assert (one.room, one.name, one.health) == (other.room, other.name, other.health)
     finally:
         worker.close()
+
+
+def test_a_restored_database_gives_no_place_the_lease_that_another_one_holds_from_before(
+    workshop: Workshop,
+) -> None:
+    round_id = workshop.next_round(workshop.job())
+    item = WorkItem.for_round(round_id)
+    with leased_work(workshop, item) as work:
+        assert work is not None
+        free = {"until": None, "holder": None, "attempt": 0, "due_at": 0.0}
+
+        def restore(session: Session) -> None:
+            session.execute(update(LeaseRow).where(LeaseRow.kind == item.kind).values(free))
+            session.execute(update(Round).values(state=RoundState.QUEUED, worker=None))
+
+        workshop.write(restore)
+        with leased_work(workshop, item) as other:
+            assert other is None
+        assert not workshop.write(lambda session: Leases(session).renew(work.hold, 60))
+    assert workshop.claim() is not None, "another attempt goes on"
