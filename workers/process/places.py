@@ -63,7 +63,7 @@ class Places(Generic[R]):
 
     def __init__(self, furnish: Callable[[], R], most: int = MOST_PLACES) -> None:
         self.width = 1
-        self._most = most
+        self._most = max(1, min(most, MOST_PLACES))
         self._furnish = furnish
         self._cost: RoundCost | None = None
         self._idle: list[R] = []

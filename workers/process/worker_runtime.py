@@ -103,7 +103,7 @@ class Runtime:
         self.name = f"{socket.gethostname()}-{os.getpid()}-{int(time.time())}"
         self.tunes = True  # True if this worker runs rounds; False if it only imports models
         self.children = SharedChildren(config)
-        self.places = Places(self._at_another_place, most=total_bytes() // (2 * RUNNER_BYTES))
+        self.places = Places(self._at_another_place, total_bytes() // (2 * RUNNER_BYTES))
         self.roll_call = Heartbeat(self.database, self.fleet, self.name)
         self.health = Health(lambda reason: self.roll_call.report_pause(reason), lambda: self.tunes)
 

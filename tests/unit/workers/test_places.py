@@ -9,7 +9,7 @@ import pytest
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.trial import Trial
 from mallorn.searchers.space import Candidate
-from mallorn.workers.process.places import CostMeter, Places, RoundCost
+from mallorn.workers.process.places import MOST_PLACES, CostMeter, Places, RoundCost
 from mallorn.workers.subprocesses.shutdown import STOP, ShutdownRequested
 
 
@@ -54,6 +54,13 @@ def test_the_first_candidate_of_the_first_round_sets_a_width_and_later_rounds_co
     assert places.width == told[-1] == 2
     places.adapt_width(meter(16, build_ms=0.0, run_ms=1e6), size=16, builders=8)
     assert places.width == 50, "no more than this host has memory for"
+
+
+@pytest.mark.parametrize(("most", "width"), [(0, 1), (10**6, MOST_PLACES)])
+def test_a_worker_has_at_least_a_place_and_no_more_than_celery_has_threads(most: int, width: int) -> None:
+    places = Places(object, most)
+    places.adapt_width(meter(16, build_ms=0.0, run_ms=1e9), size=16, builders=8)
+    assert places.width == width
 
 
 def test_a_place_is_furnished_once_and_serves_one_at_a_time() -> None:
