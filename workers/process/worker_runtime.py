@@ -56,6 +56,7 @@ class SharedChildren:
 
     def __init__(self, config: Settings) -> None:
         self._settings = config
+        self.builder_count = config.builders or choose_builder_count()
 
     @cached_property
     def room(self) -> Path:
@@ -68,8 +69,7 @@ class SharedChildren:
 
     @cached_property
     def builders(self) -> ChildPool[Any]:
-        size = self._settings.builders or choose_builder_count()
-        return ChildPool(partial(self._candidate_compiler, "builder"), size)
+        return ChildPool(partial(self._candidate_compiler, "builder"), self.builder_count)
 
     @cached_property
     def compiler(self) -> CandidateCompiler:
@@ -120,7 +120,7 @@ class Runtime:
 
     def adapt_width(self, meter: CostMeter, size: int) -> None:
         """Do as many rounds at a time as rounds like this one need; `size` is its own."""
-        self.places.adapt_width(meter, size, self.builders.size)
+        self.places.adapt_width(meter, size, self.children.builder_count)
 
     @property
     def room(self) -> Path:
