@@ -31,13 +31,11 @@ LATE = {
 }
 #: The seeds that found them when they were last looked for, which are tried first.
 FOUND = {
-    "fencing off": 11,
-    "renewals never refused": 1,
     "a schedule promoted without its check": 8,
-    "the check for duplicates removed": 43,
-    "private rows exported": 2,
-    "ticks that expire by another's clock": 5,
-    "a read-only database taken for a fault": 3,
+    "the check for duplicates removed": 21,
+    "private rows exported": 5,
+    "ticks that expire by another's clock": 1,
+    "a read-only database taken for a fault": 6,
     "a turn that raises ends everybody's": 3,
     "options of a newer version refused": 2,
     "claims fenced by their number alone": 11,
