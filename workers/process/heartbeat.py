@@ -109,7 +109,6 @@ class Heartbeat:
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
-            self._tasks.clear()
             self._update_info(stopped=True)
             self._attempt(self.report_worker)
 
@@ -125,7 +124,7 @@ class Heartbeat:
     def report_width(self, width: int) -> None:
         """Report at once how many rounds and stages the worker does at a time."""
         self._update_info(width=width)
-        self._attempt(self.report_worker)
+        self._attempt(self._report_info)  # `ability` is only changed by the roll call's own thread
 
     def look_for_devices(self) -> None:
         """List the tracker's devices soon: one may have come for which work waits."""
@@ -165,6 +164,8 @@ class Heartbeat:
 
     @property
     def _busy_with(self) -> str:
+        if self._info.stopped:
+            return ""
         if self._info.missing_resource:
             return f"resting: {self._info.missing_resource}"
         first, *others = [*self._tasks] or [""]
@@ -188,6 +189,10 @@ class Heartbeat:
             others = Workers(session).builders(self._info.can_tune) - self.ability.builders
         self.ability = replace(self.ability, other_builders=frozenset(others))
 
+    def _report_info(self) -> None:
+        with self._database.transaction() as session:
+            self._record_seen(session)
+
     def _record_seen(self, session: Session) -> None:
         Workers(session).record_seen(self._name, host_id(), self._info, self._busy_with)
 
@@ -195,8 +200,8 @@ class Heartbeat:
         devices = self._fleet.devices()
         with self._database.transaction() as session:
             targets, rows = Targets(session), Devices(session)
-            texts = {device.target for device in devices}
-            ids = {text: targets.ensure(parse_target(text)).id for text in texts}
+            found = {text: parse_target(text) for text in {device.target for device in devices}}
+            ids = {text: targets.ensure(target).id for text, target in found.items()}
             row_of: dict[str, SeenDevice] = {}
             for device in devices:
                 info = device.endpoint.info.model_copy(update={"busy": device.busy})
@@ -204,7 +209,7 @@ class Heartbeat:
                 row_of[device.endpoint.name] = SeenDevice(target_id=ids[device.target], **fields)
             rows.record_all_seen(row_of.values(), ENOUGH_SEC, BUSY_SEC)
             rows.mark_stopped(row_of, MISSED_SEC)
-            reached = sorted(parse_target(text).key for text in texts)
+            reached = sorted(target.key for target in found.values())
             if reached != self._info.device_targets:  # a plan for new devices reads it
                 self._update_info(device_targets=reached)
                 self._record_seen(session)
