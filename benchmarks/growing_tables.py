@@ -128,7 +128,7 @@ class GrowingTables:
             Tasks(session).add_many(job_id, tasks)
             jobs.move_to_state(job_id, [JobState.QUEUED], JobState.TUNING)
             jobs.bind_context(job_id, self._context_id)
-        FairShares(session).take_turn(self._job_id, share_pass=1.0)
+        FairShares(session).take_turn(self._job_id, 1.0, 1.0, wants_rounds=True)
         session.execute(text(_JOBS), {"jobs": scale.jobs, "job": self._job_id})
         place = {"first": self._first_id, "workloads": scale.workloads, "family": FAMILY}
         session.execute(text(_TASKS), place | {"job": self._job_id, "other": self._other_id})

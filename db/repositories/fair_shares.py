@@ -74,10 +74,13 @@ class FairShares(Repository):
         claims = [Claim(*row) for row in self.session.execute(query.order_by(Job.id))]
         return claims, sum(not is_detached for *_, is_detached in open_rounds)
 
-    def take_turn(self, job_id: str, **values: float | bool | None) -> None:
+    def take_turn(
+        self, job_id: str, share_pass: float | None, owner_pass: float | None, wants_rounds: bool
+    ) -> None:
         """Store a job's pass values after its turn, whether it opened all rounds that it
         might (`wants_rounds`), and when it was planned: now."""
         is_tuning = Job.id == job_id, Job.state == JobState.TUNING
+        values = {"share_pass": share_pass, "owner_pass": owner_pass, "wants_rounds": wants_rounds}
         self.execute_and_count(update(Job).where(*is_tuning).values(**values, planned_at=now()))
 
     def job_to_plan(self, job_id: str) -> JobToPlan:

@@ -28,10 +28,11 @@ from mallorn.core.values.learning_curve import ClosedRounds, WorkloadCurve, Work
 from mallorn.db.measurement_codec import pack_points, unpack_points
 from mallorn.db.repositories.base import Repository
 from mallorn.db.repositories.measurement_filters import is_not_refuted
+from mallorn.db.repositories.rounds import OPEN
 from mallorn.db.tables import Job, LearningCurve, Measurement, Round, Task
 
 _Rows = Sequence[Row[*tuple[Any, ...]]]
-_IS_OPEN: Final = Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
+_IS_OPEN: Final = Round.state.in_(OPEN)
 # Literals, so that SQLite uses the partial indexes of unsettled rounds and wrong results.
 _IS_UNSETTLED: Final = text("not rounds.settled")
 # Every sketch has a positive id; so compared, SQLite prefers this index to others.

@@ -10,6 +10,7 @@ from sqlalchemy.orm import InstrumentedAttribute, aliased
 from mallorn.core.job_options import DETACHED
 from mallorn.core.states import JobState, MeasurementKind, RoundState, WorkKind
 from mallorn.core.values.decision_log import DeviceUse, PlannedRound, RoundStats
+from mallorn.core.values.trial import Proposal
 from mallorn.db.database_clock import now
 from mallorn.db.repositories.base import Repository
 from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem, is_still_held
@@ -82,8 +83,7 @@ class Rounds(Repository):
 
     def store_inputs(self, round_id: int, cost_model_id: int | None) -> None:
         """Store, at its first claim, a round's cost model."""
-        values = {"cost_model_id": cost_model_id}
-        self.execute_and_count(update(Round).where(Round.id == round_id).values(values))
+        self.execute_and_count(update(Round).where(Round.id == round_id).values(cost_model_id=cost_model_id))
 
     def list_in_flight(self, row: Round) -> Sequence[Round]:
         """Return the other open rounds of a round's workload, oldest first."""
@@ -95,18 +95,19 @@ class Rounds(Repository):
         return self._lock(*_in_flight(Round, row.workload_id, row.target_id))
 
     def store_proposals(
-        self, hold: LeaseToken, known: Collection[int], seen_upto: int, **values: object
+        self, hold: LeaseToken, known: Collection[int], upto: int, proposals: Sequence[Proposal], size: int
     ) -> bool:
         """Store a round's proposals and size; return False if the lease is lost, if another
-        round than those `known` has proposals, or if a measurement came after `seen_upto`."""
+        round than those `known` has proposals, or if a measurement came after `upto`."""
         other, place = aliased(Round), (Round.workload_id, Round.target_id)
         is_unknown = other.proposals.is_not(None), ~self.is_among(other.id, known)
         conditions = (
             *(Round.id == int(hold.item.subject), is_still_held(hold)),
             ~exists(select(other.id).where(*_in_flight(other, *place), *is_unknown)),
-            select_newest_measurement(*place).scalar_subquery() <= seen_upto,
+            select_newest_measurement(*place).scalar_subquery() <= upto,
         )
-        return self.execute_and_count(update(Round).where(*conditions).values(values)) == 1
+        update_query = update(Round).where(*conditions).values(proposals=proposals, size=size)
+        return self.execute_and_count(update_query) == 1
 
     def change_inputs(self, hold: LeaseToken, **changes: Any) -> bool:
         """Change the inputs of a round while its lease is held; return whether it is."""

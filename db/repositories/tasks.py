@@ -33,6 +33,7 @@ from mallorn.db.repositories.measurement_filters import (
     is_not_refuted,
     is_usable_by_job,
 )
+from mallorn.db.repositories.rounds import OPEN
 from mallorn.db.tables import Job, Measurement, Round, SourceDataset, Task, Workload
 
 GONE: Final = "the model has no such task any more, because the code that imports models was replaced"
@@ -176,7 +177,7 @@ def _is_current_task_of(job_id: str) -> ColumnElement[bool]:
 def count_workload_rounds() -> ScalarSelect[int]:
     """Return the subquery for the number of open rounds of a task's workload: the job's, and
     those that it will learn from, but detached ones of other jobs."""
-    is_open = Round.state.in_((RoundState.QUEUED, RoundState.LEASED)), Round.target_id == Job.target_id
+    is_open = Round.state.in_(OPEN), Round.target_id == Job.target_id
     is_comparable = or_(Job.context_id.is_(None), _Other.context_id == Job.context_id)
     is_shared = is_comparable, _Other.dataset == WRITE, Job.dataset != OFF
     is_counted = or_(_Other.id == Job.id, and_(~Round.detached, *is_shared))

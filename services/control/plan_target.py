@@ -150,9 +150,8 @@ class _TargetStep:
                 if self._lack is not None and not turn.over:
                     Jobs(session).set_waiting(job_id, self._lack)
                 share = charge_job([*self._jobs.values()], job_id, turn.candidates)
-                values = {"share_pass": share.share_pass, "owner_pass": share.owner_pass}
-                values["wants_rounds"] = turn.opened >= max_new_rounds
-                FairShares(session).take_turn(job_id, **values)
+                wants_rounds = turn.opened >= max_new_rounds
+                FairShares(session).take_turn(job_id, share.share_pass, share.owner_pass, wants_rounds)
         except (Unavailable, StorageFull):
             raise
         except Exception as error:  # the turns of other jobs go on

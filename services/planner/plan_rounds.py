@@ -130,10 +130,11 @@ class _Decision:
         for count in range(budgets.MOST_IN_FLIGHT_BY_TIME):
             for i in tunable:
                 task = self._tasks[i]
+                if task.workload_rounds != count:
+                    continue
                 size = budgets.round_size(self._job, task, len(tunable))
                 size = min(size, self._budget.remaining_candidates(task))
-                is_next = size > 0 and task.workload_rounds == count
-                if is_next and (not count or self._may_have_another(i, size, len(tunable))):
+                if size > 0 and (not count or self._may_have_another(i, size, len(tunable))):
                     seconds = size * budgets.seconds_per_trial(self._job, task)
                     arms[i] = Arm(task, self._forecasts[i], size, seconds)
             if arms:

@@ -61,8 +61,8 @@ def turns_unguarded() -> AbstractContextManager[object]:
         with self._database.transaction() as session:
             turn = plan_job(session, job_id, max_new_rounds, self._devices, self._patience)
             paid = charge_job([*self._jobs.values()], job_id, turn.candidates)
-            passes = {"share_pass": paid.share_pass, "owner_pass": paid.owner_pass}
-            FairShares(session).take_turn(job_id, **passes)
+            wants_rounds = turn.opened >= max_new_rounds
+            FairShares(session).take_turn(job_id, paid.share_pass, paid.owner_pass, wants_rounds)
         self._jobs[job_id] = paid
         self._messages += turn.messages
         self._free -= turn.opened

@@ -119,7 +119,7 @@ class Runtime:
         return self.places.is_one_free and not self.health.is_resting
 
     def adapt_width(self, meter: CostMeter, size: int) -> None:
-        """Do as many rounds at a time as rounds like this one need; `size` is its own."""
+        """Do as many rounds at a time as rounds like this one, of `size`, need."""
         self.places.adapt_width(meter, size, self.children.builder_count)
 
     @property
@@ -168,7 +168,7 @@ class Runtime:
 
     def lower(self, view: str, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
         """Return candidates' features as the compiler does, but computed by the builders,
-        if the target has any. They must have no other tasks."""
+        if the target has any. They must have no other tasks of this place."""
         if Target(target).virtual_device:
             return self.compiler.compute_lowered_features(view, tir, target, candidates)
         return lower_in_builders(self.builders, view, tir, target, candidates)

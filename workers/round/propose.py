@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import isfinite
 from sys import maxsize
 from typing import Final, NamedTuple
@@ -102,17 +103,18 @@ def _store_proposals(
     row, candidates = round_.row, {proposal.candidate for proposal in proposals}
     # If the space lacks candidates because others have them, they may be free later.
     size = len(proposals) if round_.waits_for_pending else row.size
-    values = {"proposals": [_storable(proposal) for proposal in proposals], "size": size}
+    storable = [_storable(proposal) for proposal in proposals]
     with runtime.database.transaction() as session:
         rounds = Rounds(session)
         in_flight = {each.id: each.proposals or () for each in rounds.lock_in_flight(row)}
+        store = partial(rounds.store_proposals, hold, in_flight, proposals=storable, size=size)
         others = [stored for round_id, stored in in_flight.items() if round_id != row.id]
         taken = {each.candidate for stored in others for each in stored}
         if candidates.isdisjoint(taken):
-            if rounds.store_proposals(hold, in_flight, row.seen_upto, **values):
+            if store(row.seen_upto):
                 return None
             taken = find_tried(session, round_, candidates, None)
-            if not taken and rounds.store_proposals(hold, in_flight, maxsize, **values):
+            if not taken and store(maxsize):
                 return None
             if not taken and not Leases(session).holds(hold):
                 raise LeaseLost

@@ -12,16 +12,15 @@ from mallorn.core.registry import VIRTUAL_DEVICES
 from mallorn.core.targets import Target
 from mallorn.db.repositories.devices import Devices, SeenDevice
 from mallorn.db.repositories.measuring_contexts import Contexts
-from mallorn.db.repositories.workers import FRESH_SEC
 from mallorn.db.repositories.workloads import NewSketch, Sketches
 from mallorn.db.tables import Context
 from mallorn.searchers.space import Sketch
 from mallorn.workers.device.device_class import Endpoint
 from mallorn.workers.host.code_digest import TVM_VERSION
 from mallorn.workers.measure.measurer_interface import DECLARE, UNDECLARED
+from mallorn.workers.process.heartbeat import ENOUGH_SEC
 from mallorn.workers.process.match_devices_and_builder import builder_of
 
-ENOUGH_SEC: Final = FRESH_SEC / 2  # an unchanged device that was seen this recently is not written
 SPACE: Final = "post-order-apply/1"  # name and version: another version's sketches may not rebuild
 
 

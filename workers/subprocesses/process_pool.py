@@ -84,7 +84,7 @@ class ChildPool(Generic[R]):
         shared = self._children
         with shared.changed:
             idle = self.idle
-            child = shared.all[place if place is not None else idle[0] if idle else 0]
+            child = shared.all[next(iter(idle), 0) if place is None else place]
             if not idle or child in shared.users:
                 return False
             shared.calls[child] = child.begin(call)
@@ -149,7 +149,7 @@ class ChildPool(Generic[R]):
         """Resume all children; extend their deadlines by the time they were suspended."""
         shared = self._children
         with shared.changed:
-            if shared.suspending and not shared.suspending - {self}:
+            if shared.suspending == {self}:
                 for pending in shared.calls.values():
                     pending.resume_deadline()
                 for child in shared.all:

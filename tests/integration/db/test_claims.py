@@ -65,7 +65,7 @@ def test_a_job_that_used_all_of_its_last_turn_wants_rounds_and_without_any_in_fl
     assert (found(rows.job_id), found(other)) == ((False, True), (True, True)), "as new jobs do"
     for wants_rounds in (False, True):
         for job_id in (other, rows.job_id):
-            turn = {"job_id": job_id, "wants_rounds": wants_rounds}
+            turn = {"job_id": job_id, "share_pass": None, "owner_pass": None, "wants_rounds": wants_rounds}
             rows.write(lambda session, turn=turn: FairShares(session).take_turn(**turn))
         assert found(rows.job_id) == (False, wants_rounds)
         assert found(other) == (wants_rounds, wants_rounds)
