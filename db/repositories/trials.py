@@ -37,6 +37,7 @@ _LEARNABLE = (MeasurementKind.TRIAL, MeasurementKind.FOREIGN)
 NEWEST: Final = 4096
 FASTEST: Final = 256
 MOST_WORKLOADS: Final = 64  # of a family, of which a part of the rows is read
+_Rows = Select[*tuple[Any, ...]]
 _ENOUGH = 16  # the fastest rows that are read at first; they usually hold the best candidate
 
 
@@ -64,27 +65,29 @@ class Trials(Repository):
         With `context_id`, only trials in that context; trials that reached no device belong
         to every context. Failures that may not recur under `limits` are WITHDRAWN.
         """
-        conditions = self._of_task(workload_id, target_id)
         outcome: ColumnElement[str] | InstrumentedAttribute[str] = Measurement.outcome
         if limits is not None:
             outcome = case((failed_under_other_limits(limits), str(Outcome.WITHDRAWN)), else_=outcome)
-        query = select_trials(outcome=outcome).where(*conditions, *_learnable()).order_by(Measurement.id)
+        on_target = Measurement.target_id == target_id, self._is_readable, *_learnable()
+        query = select_trials(outcome=outcome).where(*on_target)
         if context_id is not None:
             in_context = Measurement.context_id.is_(None), Measurement.context_id == context_id
             query = query.where(or_(*in_context))
         if upto is not None:
             query = query.where(Measurement.id <= upto)
+        newest_first = _order_newest_first(query, workload_id)
+        query = query.where(Measurement.workload_id == workload_id).order_by(Measurement.id)
         if candidates is not None:
             packed = {pack_decisions(candidate.decisions) for candidate in candidates}
             sketches = {candidate.sketch for candidate in candidates}
             query = query.where(SketchRow.key.in_(sketches), Measurement.decisions.in_(packed))
             return [trial for trial in self._read(query) if trial.candidate in candidates]
-        newest_first = query.order_by(None).order_by(Measurement.id.desc())
         newest = self._read(newest_first.limit(NEWEST))[::-1]
         if len(newest) < NEWEST:
             return newest
+        nth = newest_first.with_only_columns(Measurement.id).offset(NEWEST - 1).limit(1)
+        oldest_id = self.session.scalar(nth)
         ids = query.with_only_columns(Measurement.id).order_by(None)
-        oldest_id = self.session.scalar(ids.order_by(Measurement.id.desc()).offset(NEWEST - 1).limit(1))
         is_earlier = Measurement.id < oldest_id, Measurement.latency_us.is_not(None)
         fastest = ids.where(*is_earlier).order_by(Measurement.latency_us, Measurement.id).limit(FASTEST)
         is_fastest = self.is_among(Measurement.id, self.session.scalars(fastest).all())
@@ -101,19 +104,18 @@ class Trials(Repository):
         """
         row = Measurement
         columns = row.id, row.workload_id, row.context_id, row.outcome, row.latency_us
+        usable = select(*columns).where(*self._usable_in_refit(target_id))
         members = _select_family_members(family, target_id)
         if (total := self.count_new_family_rows(family, target_id, most + 1)) <= most:
-            of_family = self.is_in(row.workload_id, members), *self._usable_in_refit(target_id)
-            whole = select(*columns).where(*of_family).order_by(row.id)
+            whole = usable.where(self.is_in(row.workload_id, members)).order_by(row.id)
             return Columns.of(self.session.execute(whole)), total
         chosen_ids = self.session.scalars(members.limit(MOST_WORKLOADS)).all()
         by_id: dict[int, Sequence[Any]] = {}
         share = max(1, most // (2 * len(chosen_ids)))
         for workload_id in chosen_ids:  # each query reads few rows of an index
-            is_usable = row.workload_id == workload_id, *self._usable_in_refit(target_id)
-            of_workload = select(*columns).where(*is_usable)
-            newest = of_workload.order_by(row.id.desc())
-            fastest = of_workload.where(row.latency_us.is_not(None)).order_by(row.latency_us)
+            newest = _order_newest_first(usable, workload_id)
+            is_timed = row.workload_id == workload_id, row.latency_us.is_not(None)
+            fastest = usable.where(*is_timed).order_by(row.latency_us)
             for query in (newest, fastest):
                 by_id |= {one.id: one for one in self.session.execute(query.limit(share))}
         return Columns([column.key for column in columns], [by_id[row_id] for row_id in sorted(by_id)]), most
@@ -235,7 +237,7 @@ class Trials(Repository):
         of_target = Measurement.target_id == target_id, self._is_readable
         return *of_target, *_learnable(), was_given_usual_time()
 
-    def _read(self, query: Select[*tuple[Any, ...]]) -> Sequence[Trial]:
+    def _read(self, query: _Rows) -> Sequence[Trial]:
         return [trial_of(row) for row in self.session.execute(query)]
 
 
@@ -246,11 +248,20 @@ def _select_family_members(family: str, target_id: int) -> Select[int]:
     return members.group_by(Task.workload_id).order_by(func.max(Task.id).desc())
 
 
+def _order_newest_first(query: _Rows, workload_id: int) -> _Rows:
+    """Return a query's rows of a workload, newest first.
+
+    If the workload were compared by `==`, Postgres might read all newer rows by their ids.
+    """
+    is_of_workload = Measurement.workload_id.between(workload_id, workload_id)
+    return query.where(is_of_workload).order_by(Measurement.workload_id.desc(), Measurement.id.desc())
+
+
 def select_trials(
     *extra_columns: ColumnElement[Any] | InstrumentedAttribute[Any],
     time: InstrumentedAttribute[float | None] = Measurement.latency_us,
     outcome: ColumnElement[str] | InstrumentedAttribute[str] = Measurement.outcome,
-) -> Select[*tuple[Any, ...]]:
+) -> _Rows:
     """Return a query of rows for `trial_of`; `extra_columns` may hold long values."""
     row, labels = Measurement, (outcome.label("outcome"), time.label("latency_us"))
     columns = row.decisions, *labels, row.origin, row.build_ms

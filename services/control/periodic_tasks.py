@@ -63,10 +63,9 @@ def requeue_expired_leases(
     for job_id in jobs:
         if not turn.away:
             with turn.log_part_errors("could not reclaim lost work"), database.transaction() as session:
-                losses = WorkItems(session).end_expired_leases(job_id)
-                given_up = [loss for loss in losses if loss.is_given_up]
-                poisoned = [loss.job_id for loss in given_up if loss.hold.item.kind is WorkKind.ROUND]
-                messages += [(queues.PLAN, job_id) for job_id in poisoned]
+                for loss in WorkItems(session).end_expired_leases(job_id):
+                    if loss.is_given_up and loss.hold.item.kind is WorkKind.ROUND:
+                        messages.append((queues.PLAN, loss.job_id))
     return messages
 
 

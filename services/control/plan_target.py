@@ -117,8 +117,7 @@ class _TargetStep:
     def __init__(self, database: Database, target_survey: TargetSurvey, patience: WaitLimit) -> None:
         self._database = database
         self._patience = patience
-        self._devices = target_survey.devices
-        self._lack = target_survey.lack
+        self._devices, self._lack = target_survey.devices, target_survey.lack
         self._free = 0 if self._lack else target_survey.max_new_rounds
         self._jobs = {job.id: job for job in target_survey.jobs}
         self._able, self._wanting = set(target_survey.able), set(target_survey.wanting)

@@ -74,13 +74,13 @@ def source_parts() -> dict[str, str]:
 
 def store_source_digest() -> None:
     """Store our source files' digest in the environment, for `have_sources_changed`."""
-    os.environ[VARIABLE] = _digest_of_sources()
+    os.environ[VARIABLE] = _short_hash(source_parts())
 
 
 def have_sources_changed() -> bool:
     """Return whether sources changed since this process (or its parent) stored a digest."""
     digest.cache_clear()
-    return VARIABLE in os.environ and os.environ[VARIABLE] != _digest_of_sources()
+    return VARIABLE in os.environ and os.environ[VARIABLE] != _short_hash(source_parts())
 
 
 def refuse_if_code_changed(methods: Served) -> Served:
@@ -91,10 +91,6 @@ def refuse_if_code_changed(methods: Served) -> Served:
         raise CodeReplaced
 
     return dict.fromkeys(methods, raise_code_replaced) if have_sources_changed() else methods
-
-
-def _digest_of_sources() -> str:
-    return _short_hash(source_parts())
 
 
 def _short_hash(parts: Mapping[str, str]) -> str:

@@ -57,7 +57,6 @@ class Lookout:
             return
         with self._runtime.database.session() as session:
             work = WorkItems(session)
-            waits = {waker: work.has_waiting(able, WAITED_SEC) for waker, able in abilities.items()}
-        for waker in waits:
-            if waits[waker]:
-                self._send(queues.WORK, waker)
+            waiting = [name for name, able in abilities.items() if work.has_waiting(able, WAITED_SEC)]
+        for waker in waiting:
+            self._send(queues.WORK, waker)
