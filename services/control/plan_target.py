@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import ceil
 from typing import Final
 
 from sqlalchemy.orm import Session
@@ -34,6 +35,7 @@ MOST_NAMED: Final = 5
 NEAR: Final = " that reaches a device of the target"
 FRESH_SEC = 30.0  # a device that was silent for longer counts as offline
 PLAN_LEASE_SEC = 20.0
+DEVICES_PER_SPARE = 4  # a further round is prepared for so many while they measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +70,10 @@ def survey(session: Session, target_id: int, target: Target) -> TargetSurvey:
             lack = explain_lack(near, toolchain, NEAR)
     width = sum(row.info.width for row in able)
     rounds_per_device = ROUNDS_PER_GPU if target.is_gpu else 1
-    # One round per device with a worker, and a spare one; builds do not disturb GPU timings.
+    # One round per device with a worker, and spare ones; builds do not disturb GPU timings.
     places = width if target.virtual_device else len(devices) * rounds_per_device
-    max_open_rounds = max(1, min(places, width)) + 1 if places else 0
+    busy = max(1, min(places, width))
+    max_open_rounds = busy + ceil(busy / DEVICES_PER_SPARE) if places else 0
     return TargetSurvey(
         devices=tuple(devices),
         lack=lack,
@@ -128,18 +131,15 @@ class _TargetStep:
         try:
             if first in self._jobs:
                 others = set() if first in self._able else {first, *self._wanting}
-                counts = self._distribute_rounds(self._able | others)
+                counts = distribute_rounds(self._jobs.values(), self._able | others, self._free)
                 self._plan_one(first, counts.get(first, 0))
             for able in (self._able, self._wanting):
-                while counts := self._distribute_rounds(able):
+                while counts := distribute_rounds(self._jobs.values(), able, self._free):
                     for job_id, count in counts.items():
                         self._plan_one(job_id, count)
         except (Unavailable, StorageFull) as error:  # a sweep plans again
             log.warning("this planning step ended early, the next continues: %s", error)
         return self._messages
-
-    def _distribute_rounds(self, able: set[str]) -> dict[str, int]:
-        return distribute_rounds(self._jobs.values(), able, self._free)
 
     def _plan_one(self, job_id: str, max_new_rounds: int) -> None:
         try:

@@ -30,12 +30,12 @@ class RoundCost(NamedTuple):
 
     def best_width(self, builders: int) -> int:
         """Return how many such rounds keep the builders busy, or this process, which runs one
-        thread at a time. More would only wait."""
+        thread at a time; of the latter twice as many, since rounds differ."""
         if not self.own_sec:
             return 1
         alone_sec = self.own_sec + max(self.device_sec, self.build_sec / builders)
         busy_builders = ceil(builders * alone_sec / (self.own_sec + self.build_sec))
-        return max(1, min(busy_builders, int(alone_sec / self.own_sec)))
+        return max(1, min(busy_builders, int(2 * alone_sec / self.own_sec)))
 
 
 class CostMeter:

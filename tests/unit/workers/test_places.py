@@ -19,8 +19,8 @@ from mallorn.workers.subprocesses.shutdown import STOP, ShutdownRequested
         (RoundCost(0.3, 4.8, 8.0), 4, 7, "4 builders feed 7 devices"),
         (RoundCost(0.3, 4.8, 80.0), 4, 63, "slower devices need less"),
         (RoundCost(0.3, 4.8, 0.1), 4, 2, "one round proposes while the other is built"),
-        (RoundCost(0.25, 0.0, 8.0), 8, 33, "without builds, this process's own work is the limit"),
-        (RoundCost(0.3, 0.0, 0.0), 8, 1, "there is no time to fill"),
+        (RoundCost(0.25, 0.0, 8.0), 8, 66, "without builds, twice what this process's own work allows"),
+        (RoundCost(0.3, 0.0, 0.0), 8, 2, "one round waits for the database while the other proposes"),
         (RoundCost(0.0, 0.0, 0.0), 8, 1, "nothing is known"),
     ],
 )
