@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -79,11 +80,11 @@ def control() -> None:
     """Run planning, sweeping and reaping, and the timer that wakes them."""
     set_up("control", settings())
     with require_packages("server"):
-        from mallorn.services.control.app import app, start_periodic_task_thread
+        from mallorn.services.control.app import app, send_periodic_tasks
         from mallorn.stack.run_celery import run_worker
     open_store(settings().artifacts)
     check_tables(settings().database_url)
-    start_periodic_task_thread()
+    threading.Thread(target=send_periodic_tasks, name="timer", daemon=True).start()
     run_worker(app, (CONTROL,), f"control-{os.getpid()}")
 
 

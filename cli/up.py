@@ -14,7 +14,7 @@ from mallorn.core import address_checks
 from mallorn.core.settings import Settings, unknown_variables
 from mallorn.services.coordinator.sign_in.allow_list import AllowList
 from mallorn.stack.data_directory import DataDir
-from mallorn.stack.process_specs import LOOPBACK, StackLayout, default_workers
+from mallorn.stack.process_specs import LOOPBACK, StackLayout
 
 
 def up(
@@ -27,14 +27,7 @@ def up(
     data: Annotated[
         Path | None, typer.Option(help="Where database, models and logs are kept.  [MALLORN_DATA_DIR]")
     ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Workers that tune; one more imports. Default: 1, or 3 if this machine has an NVIDIA "
-            "GPU, which then need not wait for builds.",
-        ),
-    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Workers that tune; one more imports.")] = 1,
     tracker: Annotated[
         str,
         typer.Option(
@@ -69,9 +62,7 @@ def up(
             tracker_port = address_checks.check_or_choose_port(tracker_host, requested_port)
         else:
             tracker_host, tracker_port = LOOPBACK, address_checks.free_port(excluded=(api_port,))
-        layout = StackLayout(
-            directory, host, api_port, f"{tracker_host}:{tracker_port}", workers or default_workers()
-        )
+        layout = StackLayout(directory, host, api_port, f"{tracker_host}:{tracker_port}", workers)
         announce(layout.url)
         run_stack(layout, config, until_unused, print_note, partial(app, prog_name="mallorn"))
     if until_unused:  # a command waits, and Python's shutdown takes half a second

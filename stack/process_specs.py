@@ -13,7 +13,7 @@ from mallorn.core.host_id import HOST_FOLDER_VARIABLE, host_folder
 from mallorn.core.installation import python_path
 from mallorn.core.queues import IMPORT, TUNING_QUEUES
 from mallorn.core.settings import Settings
-from mallorn.core.targets import LOCAL, ROUNDS_PER_GPU, Target
+from mallorn.core.targets import LOCAL, Target
 from mallorn.core.virtual_devices import ANY_RECORDING
 from mallorn.stack.data_directory import DataDir
 from mallorn.stack.supervised_process import (
@@ -29,11 +29,6 @@ from mallorn.stack.valkey import broker_url, valkey_command
 
 LOOPBACK = "127.0.0.1"
 COORDINATOR = "coordinator"
-
-
-def default_workers() -> int:
-    """Return how many workers tune on this machine: with a GPU as many as keep it busy."""
-    return ROUNDS_PER_GPU if any(Path("/dev").glob("nvidia[0-9]*")) else 1
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 They ignore further arguments, which messages of a newer version may have.
 """
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -85,12 +86,24 @@ def warm_up(job_id: str, *_newer: object) -> None:
     runtime().warm_up(job_id)
 
 
+_training: Final = threading.Lock()
+_to_train: Final[set[tuple[str, int]]] = set()
+
+
 @app.task(name=queues.TRAIN_COST_MODEL)
 def train_cost_model(job_id: str, task_id: int, *_newer: object) -> None:
-    """Refit the cost model of a task's family (tasks that share measurements and a model)
-    when its training data has grown enough."""
-    with log_facts(job=job_id), _place() as place:
-        train(place, job_id, task_id)
+    """Refit the cost model of a task's family (tasks that share measurements and a model) when its
+    training data has grown enough. One place does so at a time, for all that ask meanwhile."""
+    _to_train.add((job_id, task_id))
+    while _to_train and _training.acquire(blocking=False):
+        try:
+            with _place() as place:
+                while _to_train:
+                    job_id, task_id = _to_train.pop()
+                    with log_facts(job=job_id):
+                        train(place, job_id, task_id)
+        finally:
+            _training.release()
 
 
 @app.task(name=queues.MEASURE_MACHINE)

@@ -69,7 +69,7 @@ class Bench:
     def _round(self, job_id: str) -> None:
         with self.database.transaction() as session:
             task = self.random.choice(Tasks(session).list(job_id))
-            Jobs(session).lock_job(job_id)
+            Jobs(session).lock_jobs([job_id])
             to_plan = FairShares(session).job_to_plan(job_id)
             job, planned = to_plan.job, PlannedRound(task.id, to_plan.next_index, ROUND_SIZE, seed=1)
             row = Rounds(session).add(job, task.workload_id, planned, "random")

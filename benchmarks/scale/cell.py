@@ -133,7 +133,7 @@ def _measure_window(cell: Cell, service: Stack, database_url: str, job_ids: Sequ
     with _watching(service.url, job_ids):
         service.start_workers(cell.workers)
         service.start_controls(cell.controls)
-        _await_candidates(service, cell.workers)
+        _await_candidates(service, cell.devices)
         _sleep(service, cell.warm_up_sec)
         with PostgresSampler(database_url) as sampler:
             set_mark(service.marks, START)
@@ -155,10 +155,10 @@ def _watching(url: str, job_ids: Sequence[str]) -> Iterator[None]:
     over.set()
 
 
-def _await_candidates(service: Stack, workers: int) -> None:
-    """Wait until as many sessions with devices began as there are workers, or for FIRST_SEC."""
+def _await_candidates(service: Stack, devices: int) -> None:
+    """Wait until as many sessions began as there are devices, or for FIRST_SEC."""
     deadline_sec = time.monotonic() + FIRST_SEC
-    while count_begun_sessions(service.marks) < workers and time.monotonic() < deadline_sec:
+    while count_begun_sessions(service.marks) < devices and time.monotonic() < deadline_sec:
         _sleep(service, 0.5)
     if not count_begun_sessions(service.marks):
         raise SystemExit(f"no worker measured anything within {FIRST_SEC:.0f} s; see {service.logs}")

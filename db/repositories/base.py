@@ -69,10 +69,6 @@ class Repository:
         rows = select(Job.id).where(Job.id.in_(ids)).order_by(Job.id)
         self.session.execute(rows.with_for_update(key_share=True)).all()
 
-    def lock_job(self, job_id: str) -> None:
-        """Lock one job's row until the transaction ends."""
-        self.session.execute(select(Job.id).where(Job.id == job_id).with_for_update(key_share=True)).all()
-
 
 def seconds_from_now(seconds: float) -> ColumnElement[float]:
     """Return the SQL expression for `seconds` from now, by the database's clock."""

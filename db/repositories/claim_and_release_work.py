@@ -151,7 +151,7 @@ class WorkItems(Repository):
         if hold.item.kind is WorkKind.ROUND:
             is_returned = Rounds(self.session).give_back(hold, message, delay_sec)
         else:
-            self.lock_job(job_id)
+            self.lock_jobs([job_id])
             is_returned = Leases(self.session).return_work(hold, delay_sec)
         if is_returned and message:
             Jobs(self.session).set_waiting(job_id, Waiting(message, error.hint))
@@ -160,7 +160,7 @@ class WorkItems(Repository):
     def end_expired_leases(self, job_id: str | None) -> Sequence[Loss]:
         """End a job's expired leases, and record the losses in the job's log."""
         if job_id is not None:
-            self.lock_job(job_id)
+            self.lock_jobs([job_id])
         losses = Leases(self.session).free_expired_work(job_id)
         for loss in losses:
             self._record_loss(loss, None)
@@ -171,7 +171,7 @@ class WorkItems(Repository):
     ) -> Loss | None:
         """Record that work was interrupted, or that its holder was killed; give the work up
         after `limit` interruptions or deaths."""
-        self.lock_job(self._job_of(hold))
+        self.lock_jobs([self._job_of(hold)])
         loss = Leases(self.session).record_loss(hold, limit, is_death)
         if loss is not None:
             self._record_loss(loss, error, limit)
@@ -189,7 +189,7 @@ class WorkItems(Repository):
         row = Leases(self.session).get(hold.item)
         left_by, job_id = [*(row.left_by or ()), row.holder or ""], row.job_id or ""
         has_tried_all = len(left_by) >= MAX_LOSSES and self._workers_for(job_id) <= {*left_by}
-        self.lock_job(job_id)
+        self.lock_jobs([job_id])
         if has_tried_all or len(Workers(self.session).hosts(left_by)) >= MAX_LOSSES:
             if Rounds(self.session).close(hold, RoundState.CANCELLED, error=error.message):
                 pause_job(self.session, job_id, error)

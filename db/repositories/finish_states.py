@@ -27,7 +27,7 @@ class FinishSteps(Repository):
     def store(self, hold: LeaseToken, task_id: int, trials: int, decision: DecidedTask) -> None:
         """Store a decision. Raises LeaseLost if this lease no longer holds the stage."""
         job_id = hold.item.subject
-        self.lock_job(job_id)
+        self.lock_jobs([job_id])
         if not Leases(self.session).holds(hold):
             message = f"the finish of job {job_id} is no longer leased to attempt {hold.attempt}"
             raise LeaseLost(message)

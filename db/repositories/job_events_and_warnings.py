@@ -80,7 +80,7 @@ class Warnings(Repository):
 
     def add(self, job_id: str, warn: NewJobWarning) -> None:
         """Store a warning and log an event, or count a repeat; keep at most MOST_KEPT."""
-        self.lock_job(job_id)
+        self.lock_jobs([job_id])
         warnings = list(self.session.scalars(select(Job.warnings).where(Job.id == job_id)).one())
         new = JobWarning(**asdict(warn), count=1)
         for index, warning in enumerate(warnings):

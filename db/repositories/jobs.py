@@ -116,7 +116,7 @@ class Jobs(Repository):
 
     def claim_stage(self, job_id: str, state: JobState, worker: str, lease_sec: float) -> LeaseToken | None:
         """Lease a job's stage; None if the job is not in `state` or the stage is leased."""
-        self.lock_job(job_id)
+        self.lock_jobs([job_id])
         if self.session.scalar(select(Job.id).where(Job.id == job_id, Job.state == state)) is None:
             return None
         return Leases(self.session).claim(WorkItem(STAGES[state], job_id), worker, lease_sec)
@@ -208,7 +208,7 @@ class Jobs(Repository):
         `step` is what is done in the new state. Also end the leases of the job's stages, and
         open the stage of the new state for workers. Return whether the state changed.
         """
-        self.lock_job(job_id)
+        self.lock_jobs([job_id])
         started_at = func.coalesce(Job.started_at, now())
         values = {
             "state": to_state,
@@ -326,7 +326,7 @@ class JobLabels(Repository):
     def change(self, job_id: str, changes: Mapping[str, str | None]) -> None:
         """Set labels of a job, and remove those whose new value is None. Raises
         InvalidRequest if the job would have more than MOST_LABELS."""
-        Jobs(self.session).lock_job(job_id)
+        Jobs(self.session).lock_jobs([job_id])
         in_changes = JobLabel.job_id == job_id, JobLabel.key.in_(changes)
         self.execute_and_count(delete(JobLabel).where(*in_changes))
         rows = [(key, value) for key, value in changes.items() if value is not None]

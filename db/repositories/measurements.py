@@ -80,7 +80,7 @@ class Measurements(Repository):
         Raises LeaseLost if `hold` is not the finish stage's lease any more.
         """
         job_id = hold.item.subject
-        self.lock_job(job_id)
+        self.lock_jobs([job_id])
         if not Leases(self.session).holds(hold):
             raise LeaseLost(f"the finish of job {job_id} is no longer leased to attempt {hold.attempt}")
         columns = {"job_id": job_id, "round_id": None, "workload_id": workload_id, "target_id": target_id}

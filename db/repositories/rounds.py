@@ -164,7 +164,7 @@ class Rounds(Repository):
 
     def cancel_open(self, job_id: str) -> int:
         """Cancel a job's open rounds; workers notice when they next renew their leases."""
-        self.lock_job(job_id)
+        self.lock_jobs([job_id])
         return len(self._cancel(Round.job_id == job_id, Round.state.in_(OPEN)))
 
     def _cancel(self, *conditions: ColumnElement[bool]) -> Sequence[int]:

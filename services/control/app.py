@@ -1,6 +1,5 @@
 """The Celery app of the control process, and the timer that sends its periodic tasks."""
 
-import threading
 import time
 from functools import lru_cache
 from typing import Final
@@ -27,11 +26,6 @@ def database() -> Database:
 def send(name: str, *args: object) -> None:
     """Send a Celery task. Lost messages are sent again later, as SQL stores all work."""
     app.send_task(name, args=args)
-
-
-def start_periodic_task_thread() -> None:
-    """Send this process's periodic tasks from a thread, for as long as the process lives."""
-    threading.Thread(target=send_periodic_tasks, name="timer", daemon=True).start()
 
 
 def send_periodic_tasks() -> None:

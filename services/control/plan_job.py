@@ -216,7 +216,7 @@ def plan_job(
     gets rounds only if `carried`: they are then taken to the device in files (`mallorn
     batch`). A `draft` is stored if the job is still as it was then, or else computed again.
     """
-    Jobs(session).lock_job(job_id)
+    Jobs(session).lock_jobs([job_id])
     row = FairShares(session).job_to_plan(job_id)
     job = row.job  # and as it is read again below
     if job.state != JobState.TUNING:

@@ -145,6 +145,7 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History, shel
             benches, TARGET
         ),
         "mallorn.workers.round.run.HostLock": lambda: here,
+        "mallorn.workers.round.run.PROPOSING": nullcontext(),
         "mallorn.workers.process.worker_runtime.HostLock": lambda: here,
         "mallorn.workers.hardware_probe.run.measure_machine": lambda *_: (
             None,

@@ -77,7 +77,7 @@ def commit_batch_results(runtime: Runtime, results: BatchResults) -> Taken:
     calls, endpoint = check_call_keys(batch, results), results.device
     runtime.name = lease_holder_name(batch.id)
     with runtime.database.transaction() as session:
-        Jobs(session).lock_job(batch.job_id)
+        Jobs(session).lock_jobs([batch.job_id])
         job = Jobs(session).get(batch.job_id, None)
         device_class = class_of_job(session, job)
         if device_class is None:  # bind the job to the context of its first results

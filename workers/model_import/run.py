@@ -221,7 +221,7 @@ def check_import(runtime: Runtime, job: Job) -> None:
     if job.graph is not None and job.graph.code == code_digest():
         return
     with runtime.database.transaction() as session:
-        Jobs(session).lock_job(job.id)
+        Jobs(session).lock_jobs([job.id])
         job = Jobs(session).get(job.id, None)
         code = (job.graph or GraphReport()).code
         if code == code_digest():

@@ -76,7 +76,7 @@ def ensure_builder(runtime: Runtime, job: Job) -> Job:
         if not context_without_builder(session, job, own_builder, runtime.name):
             return job
     with runtime.database.transaction() as session:
-        Jobs(session).lock_job(job.id)
+        Jobs(session).lock_jobs([job.id])
         job = Jobs(session).get(job.id, None)
         context = context_without_builder(session, job, own_builder, runtime.name)
         if context is not None:

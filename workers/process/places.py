@@ -12,6 +12,7 @@ from mallorn.db.repositories.leases import LeaseToken
 from mallorn.workers.subprocesses.shutdown import STOP
 
 MOST_PLACES: Final = 64
+COMMIT_SEC, COMMITS_PER_SEC = 3.0, 4
 LOOK_SEC: Final = 0.5  # between checks whether the worker must stop
 NEWEST: Final = 0.3  # weight of the newest round among all
 R = TypeVar("R")
@@ -73,15 +74,20 @@ class Places(Generic[R]):
         self._freed = threading.Condition()
 
     @property
-    def is_one_free(self) -> bool:
-        return len(self.all) - len(self._idle) < self.width
+    def taken(self) -> int:
+        return len(self.all) - len(self._idle)
+
+    @property
+    def commit_sec(self) -> float:
+        """Seconds between commits of a round, so that all together cost little."""
+        return max(COMMIT_SEC, self.taken / COMMITS_PER_SEC)
 
     @contextmanager
     def take(self) -> Iterator[R]:
         """Take a place for the block, as soon as one is free. Raises ShutdownRequested once
         the worker was asked to stop."""
         with self._freed:
-            while not self.is_one_free:
+            while self.taken >= self.width:
                 STOP.raise_if_requested()
                 self._freed.wait(LOOK_SEC)
             if self._idle:

@@ -116,7 +116,7 @@ class Runtime:
     @property
     def is_free(self) -> bool:
         """Whether this worker could begin more work now."""
-        return self.places.is_one_free and not self.health.is_resting
+        return self.places.taken < self.places.width and not self.health.is_resting
 
     def adapt_width(self, meter: CostMeter, size: int) -> None:
         """Do as many rounds at a time as rounds like this one, of `size`, need."""

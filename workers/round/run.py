@@ -4,6 +4,7 @@ Commits are guarded by the fencing token of the attempt.
 """
 
 import logging
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -40,7 +41,7 @@ from mallorn.workers.measure.roofline_check import reject_implausible, shortest_
 from mallorn.workers.model_import.run import check_import
 from mallorn.workers.process.leased_work import LeasedWork
 from mallorn.workers.process.match_devices_and_builder import ensure_builder, limits_of
-from mallorn.workers.process.places import CostMeter
+from mallorn.workers.process.places import COMMIT_SEC, CostMeter
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.round.loaded_round import LoadedRound
 from mallorn.workers.round.propose import prepare_round
@@ -48,9 +49,10 @@ from mallorn.workers.round.select_cost_model import select_ranking_model
 from mallorn.workers.round.store_referenced_rows import store_sites, store_sketches
 from mallorn.workers.subprocesses.shutdown import STOP
 
-# A killed worker loses at most so many results, of so many seconds, and the running candidate.
+# A killed worker loses at most so many results of a round, and the running candidate.
 RESULTS_PER_COMMIT: Final = 16
-COMMIT_SEC: Final = 3.0
+# Python runs one thread at a time: if all rounds proposed at once, all would begin late.
+PROPOSING: Final = threading.BoundedSemaphore(2)
 RETRY_SEC: Final = 1.0
 log = logging.getLogger(__name__)
 FEWEST: Final = 4  # valid candidates that a rank needs
@@ -60,7 +62,7 @@ RESTORED: Final = "the database was restored: what was measured since then is me
 @dataclass(eq=False)
 class Commits:
     """Commits a round's results: at most RESULTS_PER_COMMIT together, and the first result after
-    COMMIT_SEC at once. Raises LeaseLost if another attempt has the round.
+    `every_sec` at once. Raises LeaseLost if another attempt has the round.
 
     Rounds of one job commit beside each other: of the rows that they share none is locked, but for
     the job's row, which is updated only while no other transaction holds it.
@@ -71,6 +73,7 @@ class Commits:
     hold: LeaseToken
     inputs: Sequence[MeasureInput]
     proposals: Sequence[Proposal]
+    every_sec: float = COMMIT_SEC
 
     def __post_init__(self) -> None:
         self._sketches = {each.slot: each.sketch for each in self.inputs}
@@ -84,7 +87,7 @@ class Commits:
         self.pending[result.slot] = result
         if result.disturbance is not None:
             self._disturbances[result.slot] = result.disturbance
-        is_due = time.monotonic() >= self._last_commit_sec + COMMIT_SEC
+        is_due = time.monotonic() >= self._last_commit_sec + self.every_sec
         if is_due or len(self.pending) >= RESULTS_PER_COMMIT:
             try:
                 self.flush()
@@ -107,7 +110,7 @@ class Commits:
         with self.database.transaction() as session:
             measurements = Measurements(session)
             if is_last:
-                measurements.lock_job(self.round_.row.job_id)  # before the lease, as everywhere
+                measurements.lock_jobs([self.round_.row.job_id])  # before the lease, as everywhere
             # None is new if an earlier commit succeeded but its reply was lost.
             is_new = bool(measurements.add_trials(self.hold, self._rows_of(session, results)))
             measurements.mark_disturbed_slots(self.round_.row.id, repeated)
@@ -178,11 +181,11 @@ def run_round(work: LeasedWork) -> Round:
     if job.machine is None:
         ensure_machine(runtime, job.id)
     with runtime.working_on(work.description):
-        with HostLock().hold_shared():
+        with PROPOSING, HostLock().hold_shared():
             round_, (inputs, proposals) = prepare_round(runtime, work.hold)
         proposed_sec = time.monotonic()
         inputs_left = [each for each in inputs if each.slot not in round_.done_slots]
-        commits = Commits(runtime.database, round_, work.hold, inputs, proposals)
+        commits = Commits(runtime.database, round_, work.hold, inputs, proposals, runtime.places.commit_sec)
         measurer = runtime.measurer(round_.options, round_.like)
         results = measurer.measure(round_.program, round_.target, inputs_left, round_.options, round_.best_us)
         least_us = shortest_plausible_us(round_.program, round_.machine)

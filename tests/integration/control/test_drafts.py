@@ -100,7 +100,7 @@ def test_nothing_is_drafted_for_a_job_that_has_no_context_or_may_open_nothing(ya
 def test_a_history_is_read_while_another_process_locks_the_job(begun):
     yard, job = begun
     with yard.workshop.database.transaction() as session:
-        Rounds(session).lock_job(job)
+        Rounds(session).lock_jobs([job])
         assert draft_plan(yard.workshop.database, job, 1) is not None
 
 

@@ -76,7 +76,7 @@ def test_workers_reaper_and_owner_never_deadlock(rows):
 
         def act(session):
             if is_last:
-                Jobs(session).lock_job(rows.job_id)
+                Jobs(session).lock_jobs([rows.job_id])
             Measurements(session).add_trials(hold, [rows.ok(slot)])
             event = OtherEvent(kind="trial", data={"slot": slot})
             Events(session).append_with_step(rows.job_id, event, None, is_last)

@@ -4,13 +4,13 @@ from sqlalchemy import delete
 
 from mallorn.core.states import JobState, RoundState
 from mallorn.db.tables import FinishStep, Measurement
-from mallorn.workers.round import run
+from mallorn.workers.process import places
 from tests.fixtures.tuned_jobs import tuned
 from tests.fixtures.work import finish
 
 
 def test_a_round_whose_trials_a_restore_took_away_is_not_done_and_measures_them_again(workshop, monkeypatch):
-    monkeypatch.setattr(run, "COMMIT_SEC", 0.0)
+    monkeypatch.setattr(places, "COMMIT_SEC", 0.0)
     job = workshop.job(["w0"])
     round_id = workshop.next_round(job)
 

@@ -33,6 +33,7 @@ from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.workers import Workers
 from mallorn.services.coordinator.fleet.routes import state_of_worker
 from mallorn.workers import celery_tasks as tasks
+from mallorn.workers.process import places
 from mallorn.workers.process.lease_renewal import LeaseKeeper
 from mallorn.workers.round import run
 from mallorn.workers.round.feature_lookup import FeatureLookup
@@ -50,7 +51,7 @@ BATCH = 4  # results of a commit
 def commits_by_count(monkeypatch):
     """Commits follow each BATCH results, however fast this machine is."""
     monkeypatch.setattr(run, "RESULTS_PER_COMMIT", BATCH)
-    monkeypatch.setattr(run, "COMMIT_SEC", math.inf)
+    monkeypatch.setattr(places, "COMMIT_SEC", math.inf)
 
 
 class Killed(BaseException):
@@ -144,7 +145,7 @@ def test_results_are_committed_before_many_are_pending(workshop):
 
 
 def test_a_result_that_comes_long_after_the_last_commit_is_committed_at_once(workshop, monkeypatch):
-    monkeypatch.setattr(run, "COMMIT_SEC", 0.0)
+    monkeypatch.setattr(places, "COMMIT_SEC", 0.0)
     round_id = workshop.next_round(workshop.job())
     committed = []
     workshop.bench.before = lambda slot: committed.append(len(workshop.rows(round_id=round_id)))
@@ -163,7 +164,7 @@ def test_a_commit_waits_for_no_transaction_that_holds_the_job_and_its_event_come
         def hold_the_job(slot):
             committed.append(len(workshop.rows(round_id=round_id)))
             if len(committed) == 1:
-                Jobs(other.enter_context(workshop.database.transaction())).lock_job(job)
+                Jobs(other.enter_context(workshop.database.transaction())).lock_jobs([job])
             elif len(committed) == 2 * BATCH:
                 other.close()
 

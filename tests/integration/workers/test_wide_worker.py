@@ -3,7 +3,7 @@
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from threading import Barrier, get_ident
+from threading import Barrier, Event, get_ident
 
 import pytest
 from sqlalchemy import update
@@ -54,7 +54,31 @@ def test_two_rounds_of_one_worker_run_at_the_same_time(
             done.result()
     assert [workshop.round(round_id).state for round_id in rounds] == [RoundState.DONE] * 2
     assert Counter(message[0] for message in messages)[queues.TRAIN_COST_MODEL] == 2
-    assert workshop.places.is_one_free
+    assert workshop.places.taken < workshop.places.width
+
+
+def test_one_place_refits_cost_models_for_all_that_ask_meanwhile(
+    workshop: Workshop, messages: list[tuple[object, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workshop.places.width = 3
+    asked, go_on, refitted = Event(), Event(), list[tuple[int, int]]()
+
+    def train(_place: Runtime, _job_id: str, task_id: int) -> None:
+        refitted.append((get_ident(), task_id))
+        asked.set()
+        assert go_on.wait(60)
+
+    monkeypatch.setattr(celery_tasks, "train", train)
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(celery_tasks.train_cost_model.run, "job", 1)
+        assert asked.wait(60)
+        for task_id in (2, 3, 2):
+            threads.submit(celery_tasks.train_cost_model.run, "job", task_id).result(60)
+        assert workshop.places.taken == 1
+        go_on.set()
+        first.result(60)
+    assert sorted(task_id for _, task_id in refitted) == [1, 2, 3]
+    assert len({thread for thread, _ in refitted}) == 1
 
 
 def test_a_full_worker_leaves_work_to_others_until_a_place_is_free(

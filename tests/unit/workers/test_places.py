@@ -2,6 +2,7 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from threading import Event
 
 import pytest
@@ -68,11 +69,22 @@ def test_a_place_is_furnished_once_and_serves_one_at_a_time() -> None:
     places.width = 2
     with places.take() as one, places.take() as other:
         assert one is not other
-        assert not places.is_one_free
+        assert places.taken == places.width
     with places.take() as again:
         assert again in places.all
-        assert places.is_one_free
+        assert places.taken < places.width
     assert len(places.all) == 2
+
+
+def test_many_rounds_commit_more_seldom_so_that_all_together_commit_four_times_a_second() -> None:
+    places = Places(object)
+    places.width = 64
+    with ExitStack() as taken:
+        assert places.commit_sec == 3.0
+        for _ in range(40):
+            taken.enter_context(places.take())
+        assert places.commit_sec == 10.0
+    assert places.commit_sec == 3.0
 
 
 def test_who_finds_no_place_waits_until_one_is_free() -> None:
