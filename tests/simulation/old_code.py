@@ -50,7 +50,7 @@ def store_is_a_fault() -> Iterator[None]:
             "mallorn.workers.finish.export_directory",
             "mallorn.workers.finish.build_final_schedules",
         ):
-            stack.enter_context(patch(f"{module}.reaching", lambda uri: nullcontext(open_store(uri))))
+            stack.enter_context(patch(f"{module}.open_artifact", lambda uri: nullcontext(open_store(uri))))
         yield
 
 
