@@ -146,6 +146,7 @@ def host_faults_are_losses() -> Iterator[None]:
 
     with ExitStack() as stack:
         stack.enter_context(patch.object(Health, "pause_until_healthy", lambda _self: None))
+        stack.enter_context(patch.object(Health, "is_resting", new=False))
         stack.enter_context(patch("mallorn.workers.process.leased_work.retry_rule_for", fate))
         yield
 
