@@ -12,7 +12,7 @@ from mallorn.db.repositories.leases import LeaseToken
 from mallorn.workers.subprocesses.shutdown import STOP
 
 MOST_PLACES: Final = 64
-COMMIT_SEC, COMMITS_PER_SEC = 3.0, 4
+COMMIT_SEC, COMMITS_PER_SEC = 3.0, 4  # of a round, at least; of all rounds together, about
 LOOK_SEC: Final = 0.5  # between checks whether the worker must stop
 NEWEST: Final = 0.3  # weight of the newest round among all
 R = TypeVar("R")

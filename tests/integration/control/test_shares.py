@@ -93,7 +93,7 @@ def test_a_job_that_was_paused_makes_up_for_nothing(yard):
 
 
 @pytest.mark.parametrize(("devices", "slots"), [(1, 2), (3, 4)])
-def test_a_target_has_a_slot_for_every_device_and_one_more(yard, devices, slots):
+def test_a_target_has_a_slot_for_every_device_and_a_spare_one_for_up_to_four(yard, devices, slots):
     yard.devices(devices)
     yard.write(
         lambda session: session.connection().exec_driver_sql("DELETE FROM devices WHERE name = 'bench'")

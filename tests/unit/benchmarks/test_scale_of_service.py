@@ -1,14 +1,18 @@
 """What the measurement of the whole service says of a cell from its figures."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from benchmarks.scale.__main__ import cells_of, parse_arguments
 from benchmarks.scale.cell import Cell, idle_seconds, merge_statements
 from benchmarks.scale.launch import shorten
+from benchmarks.scale.plot import IDEAL, chart, read_curves
 from benchmarks.scale.verdict import Load, table, verdict
 
 HALF = Load(devices=0.5, processors=0.5, workers=0.5, control=0.5, lock_waits=0.0, open_rounds=1.5)
@@ -132,3 +136,25 @@ def test_the_table_has_a_row_a_cell_and_a_dash_for_what_a_cell_does_not_have() -
         "-",
     )
     assert named["limit"] == "control busy"
+
+
+def test_the_plot_has_a_panel_for_each_candidate_time_and_the_ideal_where_candidates_take_time(
+    tmp_path: Path,
+) -> None:
+    def write(name: str, *cells: tuple[int, float, float]) -> Path:
+        keys = "devices", "candidate_sec", "candidates_per_sec"
+        file = tmp_path / name
+        file.write_text(json.dumps({"cells": [dict(zip(keys, cell, strict=True)) for cell in cells]}))
+        return file
+
+    before = write("before.json", (1, 0.0, 40.0), (16, 0.5, 20.0))
+    after = write("after.json", (16, 0.5, 30.0)), write("more.json", (64, 0.5, 60.0))
+    curves = read_curves({"before": [before], "after": after})
+    assert curves == {
+        0.0: {"before": {1: 40.0}},
+        0.5: {IDEAL: {16: 32.0, 64: 128.0}, "before": {16: 20.0}, "after": {16: 30.0, 64: 60.0}},
+    }
+    drawn = ElementTree.fromstring(chart(curves))
+    lines = drawn.findall("{http://www.w3.org/2000/svg}polyline")
+    assert len(lines) == 4
+    assert len({line.attrib["stroke"] for line in lines}) == 3
