@@ -91,15 +91,13 @@ CAUTION: Final = 2
 class BuildTimes:
     """Ridge regression on the log of build times."""
 
-    centre: Column
-    scale: Column
-    weights: Column
-    usual: float  # log of the median build time
-    highest: float  # log of the longest build measured; predictions are at most twice as long
+    slopes: Column
+    offset: float
+    highest: float  # log of the longest over the median build; predictions are at most twice as long
 
     def predict_log_excess(self, features: Matrix) -> Column:
-        logs = (np.asarray(features, dtype=np.float64) - self.centre) / self.scale @ self.weights
-        return np.asarray(np.minimum(logs, self.highest - self.usual + np.log(2.0)), dtype=np.float64)
+        logs = features @ self.slopes - self.offset
+        return np.asarray(np.minimum(logs, self.highest + np.log(2.0)), dtype=np.float64)
 
 
 def learn_build_times(space: Space, history: Sequence[Trial]) -> BuildTimes | None:
@@ -117,8 +115,8 @@ def _fitted(space: Space, builds: tuple[Trial, ...]) -> BuildTimes:
     points = (features - centre) / scale
     usual = float(np.median(logs))
     gram = points.T @ points + RIDGE * np.eye(points.shape[1])
-    weights = np.linalg.solve(gram, points.T @ (logs - usual))
-    return BuildTimes(centre, scale, weights, usual, float(logs.max()))
+    slopes = np.linalg.solve(gram, points.T @ (logs - usual)) / scale
+    return BuildTimes(slopes, float(centre @ slopes), float(logs.max()) - usual)
 
 
 def penalise_failures(

@@ -121,14 +121,10 @@ class PooledSearcher(FillingSearcher):
             pool = pool.without(lines)
 
         # Proposals get the model's own predictions, without penalties.
-        synthesised = [candidate for candidate in candidates if candidate not in origins]
-        created = score(request.space, request.model, synthesised)
-        all_scored = fresh_pool.joined_with(created)
-        predictions = dict(zip(all_scored.candidates, all_scored.prediction.mean.tolist(), strict=True))
-        return [
-            Proposal(candidate, predictions[candidate], origins.get(candidate, SYNTHESIS))
-            for candidate in candidates
-        ]
+        created = score(request.space, request.model, [each for each in candidates if each not in origins])
+        pairs = [(each.candidates, each.prediction.mean.tolist()) for each in (fresh_pool, created)]
+        predicted = {each: value for pair in pairs for each, value in zip(*pair, strict=True)}
+        return [Proposal(each, predicted[each], origins.get(each, SYNTHESIS)) for each in candidates]
 
 
 def score(space: Space, model: CostModel | None, candidates: Sequence[Candidate]) -> ScoredPool:

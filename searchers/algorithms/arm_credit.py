@@ -12,7 +12,7 @@ from mallorn.searchers.base import DEFAULT, Trial, proposal_method_of
 
 # Only this many trials are used, to bound the time; the discount makes older ones irrelevant.
 RECENT: Final = 512
-WINDOW: Final = 16  # trials ranked against each other: about one round
+WINDOW: Final = 32  # trials ranked against each other: about two rounds, whose searchers differ
 DISCOUNT: Final = 0.985
 # A new best by FULL_GAIN (log scale) earns as much as GAIN_WORTH fastest trials of a window.
 GAIN_WORTH: Final = 4.0

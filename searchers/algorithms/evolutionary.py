@@ -40,8 +40,7 @@ class Evolutionary(PooledSearcher):
             promise = score(space, request.model, parents).optimistic_scores(self.optimism)
             # Parents are drawn by the rank of their score, which does not depend on its scale.
             best_first = np.argsort(-promise, kind="stable")
-            ranks = np.empty(len(promise))
-            ranks[best_first] = np.arange(len(promise))
+            ranks = np.argsort(best_first)
             weights = np.exp(-10.0 * ranks / len(promise))
             couples = round(self.population * self.crossover)
             drawn_count = self.population + couples

@@ -11,11 +11,13 @@ from mallorn.costmodels.base import CostModel, Indices
 from mallorn.searchers.algorithms.arm_credit import compute_arm_credit
 from mallorn.searchers.base import Proposal, Searcher, Trial, prefix_origin, searcher_of
 from mallorn.searchers.fill_round import Filter, as_pending_trials, propose_defaults, random_fill
+from mallorn.searchers.pooled_searcher import PooledSearcher
 from mallorn.searchers.sampler import Sampler
 from mallorn.searchers.space import Space
 
 ARMS: Final = ("evolutionary", "ga", "sa", "roller", "random")
 NAME: Final = "portfolio"
+LEAST_OF_POOL: Final = 16  # candidates of a round that are worth scoring a further pool
 
 
 @dataclass(eq=False)
@@ -56,12 +58,18 @@ class Portfolio(Searcher):
         return [prefix_origin(proposal, NAME) for proposal in chosen]
 
     def divide_round(self, history: Sequence[Trial], count: int, rng: np.random.Generator) -> Indices:
-        """Return each searcher's number of candidates: its share, randomly rounded."""
+        """Return each searcher's number of candidates: its share, randomly rounded. Searchers
+        that score a pool of thousands take turns, because few candidates cost as much as many."""
         credits = compute_arm_credit(history, self.arms, searcher_of)
         exact_sizes = count * credits.shares(self.exploration, self.temperature, self.floor)
         sizes = np.floor(exact_sizes).astype(np.int64)
         remainders = exact_sizes - sizes
-        shortfall = count - int(sizes.sum())
-        if shortfall:
+        if shortfall := count - int(sizes.sum()):
             sizes += rng.multinomial(shortfall, remainders / remainders.sum())
+        pooled = [n for n, arm in enumerate(self.arms) if issubclass(resolve("search", arm), PooledSearcher)]
+        if total := int(sizes[pooled].sum()):
+            turns = max(1, total // LEAST_OF_POOL)
+            drawn = rng.multinomial(turns, sizes[pooled] / total)
+            sizes[pooled] = drawn * (total // turns)
+            sizes[pooled[int(drawn.argmax())]] += total % turns
         return sizes

@@ -90,6 +90,20 @@ def test_every_arm_keeps_some_candidates_and_the_better_has_most() -> None:
     assert sizes[:, 1].mean() >= 0.8
 
 
+def test_searchers_that_score_pools_take_turns_in_a_usual_round() -> None:
+    divided = [Portfolio().divide_round([], 16, generator(seed)) for seed in range(100)]
+    pooled = np.array([sizes[:3] for sizes in divided])  # evolutionary, ga, sa
+    assert all(sizes.sum() == 16 for sizes in divided)
+    assert ((pooled > 0).sum(axis=1) == 1).all()
+    assert (pooled.mean(axis=0) > 16 / 5 / 2).all()
+
+
+def test_a_large_round_is_worth_several_pools() -> None:
+    pooled = np.array([Portfolio().divide_round([], 160, generator(seed))[:3] for seed in range(20)])
+    assert (pooled.sum(axis=1) == 96).all()
+    assert ((pooled > 0).sum(axis=1) > 1).all()
+
+
 def test_a_batch_names_its_arms() -> None:
     space = SyntheticSpace(64, 64, 64)
     history = simulate(space, Portfolio(arms=ARMS), None, trials=48, round_size=16, seed=0)
