@@ -31,9 +31,12 @@ _SETTLED: Final = (
     "UPDATE workers SET last_seen = 0",
 )
 _CANDIDATES: Final = "CREATE TEMPORARY TABLE candidates (number int, sketch_id int, decisions bytea)"
+# As far as there are candidates, no workload has one twice: the service measures none twice.
 _CANDIDATE_OF_EACH: Final = """
 UPDATE measurements m SET sketch_id = c.sketch_id, decisions = c.decisions
-FROM candidates c WHERE c.number = m.id % :count AND m.target_id = :target_id"""
+FROM candidates c, (SELECT id, row_number() OVER (PARTITION BY workload_id ORDER BY id) AS number
+                    FROM measurements WHERE target_id = :target_id) r
+WHERE c.number = r.number % :count AND m.id = r.id"""
 _MOST_MEASURED: Final = """
 SELECT workload_id FROM rounds WHERE target_id = :target_id GROUP BY workload_id
 ORDER BY count(*) DESC, workload_id LIMIT :count"""

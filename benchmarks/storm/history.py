@@ -31,6 +31,7 @@ class History:
     database_url: str
     jobs: dict[str, int]  # trials that each asked for
     recovered_sec: list[float] = field(default_factory=list)
+    most_rounds: int = 0  # that workers held at a time
     _seen: set[int] = field(default_factory=set)
     _bereaved: dict[Work, tuple[int, float]] = field(default_factory=dict)  # attempt, and since when
 
@@ -50,7 +51,9 @@ class History:
         """Keep what is committed by now, and see which rounds of the dead run again."""
         with self._database.session() as session:
             self._seen |= set(session.scalars(select(Measurement.id).where(IS_TRIAL)))
-        for row in self._held():
+        rows = self._held()
+        self.most_rounds = max(self.most_rounds, sum(row.until is not None for row in rows))
+        for row in rows:
             attempt, since_sec = self._bereaved.get((row.kind, row.subject), (row.attempt, 0.0))
             if row.attempt > attempt:
                 self.recovered_sec.append(round(time.monotonic() - since_sec, 1))

@@ -50,6 +50,7 @@ class Damage:
     database_restarts: int = 0
     restarts: int = 0  # of the whole stack, which ended by itself or was killed
     trials: int = 0
+    most_rounds: int = 0  # that workers held at a time
     lost: int = 0
     doubled: int = 0
     failed: dict[str, str] = field(default_factory=dict)  # jobs, and why
@@ -156,7 +157,7 @@ def _look_back(stack: Stack, history: History, damage: Damage) -> None:
     """Count, and see what a last kill of everything leaves after the next start."""
     history.look()
     damage.trials, damage.recovered_sec = len(history.trials()), sorted(history.recovered_sec)
-    damage.lost, damage.doubled = history.lost(), history.doubled()
+    damage.lost, damage.doubled, damage.most_rounds = history.lost(), history.doubled(), history.most_rounds
     for job_id, (state, reason) in history.states().items():
         if state is JobState.FAILED:
             damage.failed[job_id] = reason
@@ -179,6 +180,7 @@ def told(weather: Weather, damage: Damage) -> list[str]:
         f"{damage.blows} blows in {weather.storm_sec:.0f} s: {kills or 'none'}",
         *restarts,
         f"{damage.trials} trials, {damage.lost} lost, {damage.doubled} doubled",
+        f"at most {damage.most_rounds} rounds at a time",
         f"{len(damage.failed)} jobs failed, {len(damage.unended)} did not end",
         f"{len(damage.recovered_sec)} rounds of dead workers ran again after at most {again[-1]:.0f} s",
         f"left after the next start: {damage.left_processes} processes, {len(damage.left_files)} files",

@@ -257,23 +257,23 @@ class TaskHistories(Repository):
         return histories
 
 
+def _times_of_candidate(of: type[Measurement]) -> Select[int]:
+    """Return the query for measurements with a time of the candidate of another measurement."""
+    columns = _Trial.workload_id, _Trial.target_id, _Trial.sketch_id, _Trial.decisions
+    is_same = [column == getattr(of, column.key) for column in columns]
+    return select(_Trial.id).where(_Trial.latency_us.is_not(None), *is_same).correlate(of)
+
+
 def _tasks(job: Job) -> Select[*tuple[Any, ...]]:
     columns = Task.id, Task.index, Task.name, Task.weight, Task.family, Task.known_at_start, Task.retired
     # If a round timed the candidate, its time in a finish is only a repeat.
-    same_candidate = and_(
-        _Trial.workload_id == _Finish.workload_id,
-        _Trial.target_id == _Finish.target_id,
-        _Trial.latency_us.is_not(None),
-        _Trial.kind == MeasurementKind.TRIAL,
-        _Trial.context_id == _Finish.context_id,
-        _Trial.sketch_id == _Finish.sketch_id,
-        _Trial.decisions == _Finish.decisions,
-    )
-    was_tried = exists(select(_Trial.id).where(same_candidate).correlate(_Finish))
+    is_trial = _Trial.kind == MeasurementKind.TRIAL, _Trial.context_id == _Finish.context_id
+    was_tried = exists(_times_of_candidate(_Finish).where(*is_trial))
     known_us = case((~was_tried, _Finish.latency_us))
     same_workload = Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id
-    # Wrong results count by owner (ADR 0101), so that stored curves do not hold them.
-    is_refuted = exists(select(Measurement.id).where(*same_workload, IS_WRONG))
+    # Wrong results count by owner (ADR 0101), so stored curves do not hold those of timed candidates.
+    is_wrong = IS_WRONG, exists(_times_of_candidate(Measurement))
+    is_refuted = exists(select(Measurement.id).where(*same_workload, *is_wrong))
     # A literal, so that SQLite uses the partial index of such rows.
     is_finish = Measurement.kind == literal_column(f"'{MeasurementKind.FINISH}'")
     is_timed = is_finish, is_eligible(Job.owner), is_usable_by_job()

@@ -270,6 +270,16 @@ def test_a_wrong_result_is_found_in_rounds_that_are_settled(bound):
     assert history(bound).is_settled, "nothing is left to store, though all rounds are read"
 
 
+def test_a_wrong_result_of_a_candidate_without_a_time_leaves_a_plan_to_the_stored_curve(bound, monkeypatch):
+    measured(bound, 3.0)
+    bound.closed_round(bound.failed(0, Outcome.WRONG_RESULT, decisions=(9, 9)))
+    settle(bound)
+    asked, rounds = [], LearningCurves.rounds
+    monkeypatch.setattr(LearningCurves, "rounds", lambda *asks: asked.append(asks[2:]) or rounds(*asks))
+    assert [point.best_us for point in history(bound).curve.points] == [3.0, None]
+    assert not any(bound.workloads["w0"] in ids for asks in asked for ids in asks)
+
+
 def closed(trials, best_us, closed_at=1.0, state=RoundState.DONE, **changes):
     return WorkloadRound("job", state, 16, trials, best_us, False, 2.0, closed_at, **changes)
 
