@@ -89,11 +89,11 @@ CAUTION: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class BuildTimes:
-    """Ridge regression on the log of build times."""
+    """A linear model (ridge regression) of log(build time / median build time)."""
 
     slopes: Column
     offset: float
-    highest: float  # log of the longest over the median build; predictions are at most twice as long
+    highest: float  # of the builds that were measured; predictions are at most twice as long
 
     def predict_log_excess(self, features: Matrix) -> Column:
         logs = features @ self.slopes - self.offset

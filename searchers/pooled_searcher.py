@@ -122,8 +122,8 @@ class PooledSearcher(FillingSearcher):
 
         # Proposals get the model's own predictions, without penalties.
         created = score(request.space, request.model, [each for each in candidates if each not in origins])
-        pairs = [(each.candidates, each.prediction.mean.tolist()) for each in (fresh_pool, created)]
-        predicted = {each: value for pair in pairs for each, value in zip(*pair, strict=True)}
+        scored = fresh_pool.joined_with(created)
+        predicted = dict(zip(scored.candidates, scored.prediction.mean.tolist(), strict=True))
         return [Proposal(each, predicted[each], origins.get(each, SYNTHESIS)) for each in candidates]
 
 

@@ -88,20 +88,20 @@ def is_not_refuted(reader: Owner | None) -> ColumnElement[bool]:
     return and_(Measurement.latency_us.is_not(None), ~_refuted(reader))
 
 
+def is_same_candidate(one: type[Measurement], other: type[Measurement]) -> ColumnElement[bool]:
+    """Return the condition that two measurements are of one candidate on one target."""
+    columns = Measurement.workload_id, Measurement.target_id, Measurement.sketch_id, Measurement.decisions
+    return and_(*(getattr(one, column.key) == getattr(other, column.key) for column in columns))
+
+
 def _refuted(reader: Owner | None) -> ColumnElement[bool]:
     """Return the condition that a candidate's wrong results count for a reader (ADR 0101).
 
     One owner's wrong result counts for that owner, and for times of that owner's jobs. It
     counts for all once another owner's job agrees. Imported rows' owner is the empty name.
     """
-    same_candidate = (
-        _Refuted.workload_id == Measurement.workload_id,
-        _Refuted.target_id == Measurement.target_id,
-        # A literal, so that SQLite uses the partial index of refuted candidates.
-        _Refuted.outcome == literal_column(f"'{Outcome.WRONG_RESULT}'"),
-        _Refuted.sketch_id == Measurement.sketch_id,
-        _Refuted.decisions == Measurement.decisions,
-    )
+    # A literal, so that SQLite uses the partial index of refuted candidates.
+    is_wrong = _Refuted.outcome == literal_column(f"'{Outcome.WRONG_RESULT}'")
     finder = func.coalesce(_Finder.owner, "")
     owners = select(_Owner.owner).where(_Owner.id == Measurement.job_id).correlate(Measurement)
     believers = [func.coalesce(owners.scalar_subquery(), ""), *([] if reader is None else [reader])]
@@ -110,7 +110,7 @@ def _refuted(reader: Owner | None) -> ColumnElement[bool]:
         select(func.count())
         .select_from(_Refuted)
         .outerjoin(_Finder, _Finder.id == _Refuted.job_id)
-        .where(*same_candidate)
+        .where(is_same_candidate(_Refuted, Measurement), is_wrong)
         .group_by(_Refuted.workload_id)
         .having(or_(func.min(finder) != func.max(finder), is_believed))
     )

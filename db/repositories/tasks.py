@@ -31,6 +31,7 @@ from mallorn.db.repositories.measurement_filters import (
     has_failed,
     is_eligible,
     is_not_refuted,
+    is_same_candidate,
     is_usable_by_job,
 )
 from mallorn.db.repositories.rounds import OPEN
@@ -219,7 +220,7 @@ class TaskHistories(Repository):
         """Return a job's tasks; `is_snapshot` if the session reads one snapshot.
 
         This reads stored curves and totals, and unsettled rounds. It reads all rounds of
-        workloads of which nothing is stored, or that have candidates with wrong results.
+        workloads of which nothing is stored, or that have a timed candidate with a wrong result.
         """
         curves = LearningCurves(self.session)
         while True:
@@ -258,10 +259,9 @@ class TaskHistories(Repository):
 
 
 def _times_of_candidate(of: type[Measurement]) -> Select[int]:
-    """Return the query for measurements with a time of the candidate of another measurement."""
-    columns = _Trial.workload_id, _Trial.target_id, _Trial.sketch_id, _Trial.decisions
-    is_same = [column == getattr(of, column.key) for column in columns]
-    return select(_Trial.id).where(_Trial.latency_us.is_not(None), *is_same).correlate(of)
+    """Return the query for measurements that timed the candidate of the measurement `of`."""
+    is_timed = _Trial.latency_us.is_not(None)
+    return select(_Trial.id).where(is_same_candidate(_Trial, of), is_timed).correlate(of)
 
 
 def _tasks(job: Job) -> Select[*tuple[Any, ...]]:
