@@ -79,10 +79,9 @@ def leased_work(
     `begin` runs in the transaction of the claim, and describes the work. If the block
     raises, `retry_rules` decides whether the work is retried, returned or given up.
     """
-    if have_sources_changed():
-        STOP.stop_for_replaced_code()
+    unreadable = _stop_if_code_replaced()
     with log_facts():  # `_claim` adds facts of this work only
-        work = None if STOP.requested.is_set() else _claim(runtime, wanted, begin)
+        work = None if STOP.requested.is_set() else _claim(runtime, wanted, begin, unreadable)
         if work is None:
             yield None
             return
@@ -105,7 +104,23 @@ def leased_work(
             runtime.places.held.discard(work.hold)
 
 
-def _claim(runtime: Runtime, wanted: WorkItem | WorkerAbility, begin: Begin | None) -> LeasedWork | None:
+def _stop_if_code_replaced() -> MallornError | None:
+    """Stop this worker if its code was replaced. Return the host's fault if it cannot be read."""
+    try:
+        if have_sources_changed():
+            STOP.stop_for_replaced_code()
+    except OSError as error:
+        return explain_os_error(error) or HostFault(f"the code of this worker cannot be read: {error}")
+    return None
+
+
+def _claim(
+    runtime: Runtime,
+    wanted: WorkItem | WorkerAbility,
+    begin: Begin | None,
+    host_fault: MallornError | None,
+) -> LeasedWork | None:
+    """Claim work; release it at once if a fault of the host or its own options prevent it."""
     lease_sec = runtime.settings.lease_sec
     with runtime.database.transaction() as session:
         if isinstance(wanted, WorkItem):
@@ -129,10 +144,12 @@ def _claim(runtime: Runtime, wanted: WorkItem | WorkerAbility, begin: Begin | No
 
     work = LeasedWork(runtime, hold, job, LeaseKeeper(renew, lease_sec), description)
     try:
+        if host_fault is not None:
+            raise host_fault
         options.check_all_readable()
         check_allowed_classes(options, runtime.settings.plugins)
         check_base_classes(options, PROPOSING)
-    except (ClassRefused, UnknownName) as error:
+    except (ClassRefused, UnknownName, HostFault, StorageFull) as error:
         _release(work, error)
         return None
     return work

@@ -1,5 +1,7 @@
 """What becomes of a round and of a finish that an error ends: how often they are tried, and how they end."""
 
+import errno
+import os
 from functools import partial
 from typing import NamedTuple
 
@@ -105,3 +107,16 @@ def test_a_job_hears_of_what_it_waits_for_and_not_of_a_stopping_worker(workshop,
     workshop.maker.error = error()
     workshop.run(workshop.next_round(job))
     assert bool(workshop.explanation(job)) is told
+
+
+def test_a_worker_that_cannot_read_its_own_code_gives_the_work_back_and_says_why(workshop, monkeypatch):
+    def without_handles() -> bool:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), "graphc")
+
+    job = workshop.job(("w0",), trials=8)
+    number = workshop.next_round(job)
+    monkeypatch.setattr("mallorn.workers.process.leased_work.have_sources_changed", without_handles)
+    workshop.run(number)
+    assert (workshop.round(number).state, workshop.state(job)) == (RoundState.QUEUED, JobState.TUNING)
+    assert "cannot open graphc: too many open files" in workshop.explanation(job)
+    assert workshop.health.is_resting
