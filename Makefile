@@ -134,13 +134,17 @@ test-outside test-acceptance: .venv/cmake cross
 	@command -v cmake >/dev/null || .venv/bin/python -m pip --disable-pip-version-check --quiet install $(CMAKE)
 	touch $@
 
-cross: setup ## the linker and TVM's runtime for aarch64, on which tests run what was compiled for it
-	@if [ ! -d build/aarch64/tvm ]; then
+cross: setup ## the linker, and all that a device for aarch64 needs, on which tests run what was compiled for it
+	@if [ ! build/aarch64/ready -nt requirements/device.txt ]; then
+	  rm -rf build/aarch64
 	  pip='.venv/bin/python -m pip --disable-pip-version-check --quiet'
-	  $$pip install $(ZIGLANG) && $$pip download --no-deps --only-binary=:all: --platform manylinux_2_28_aarch64 \
-	    -d build/aarch64/wheels $$(grep -oE '^apache-tvm(-ffi)?==[^ ;]+' requirements/lock.txt) || \
-	    { echo 'Not fetched; the test that needs it says so.'; exit 0; }
+	  wheels=$$(sed -n "/win32/d; />= '3.12'/d; s/^\([a-z0-9.-]*==[^ ;]*\).*/\1/p" requirements/device.txt)
+	  $$pip install $(ZIGLANG) && $$pip download --no-deps --only-binary=:all: --python-version 3.11 \
+	    --platform manylinux_2_28_aarch64 --platform manylinux_2_27_aarch64 --platform manylinux_2_17_aarch64 \
+	    -d build/aarch64/wheels $$wheels && .venv/bin/python -m tests.fixtures.emulated || \
+	    { echo 'Not fetched; the tests that need it say so.'; exit 0; }
 	  for wheel in build/aarch64/wheels/*.whl; do .venv/bin/python -m zipfile -e $$wheel build/aarch64; done
+	  touch build/aarch64/ready
 	fi
 
 test-outside: setup ## the service from outside: acceptance and hours

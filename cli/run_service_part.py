@@ -16,7 +16,7 @@ import typer
 
 from mallorn.cli.terminal.explain_error import explain_missing_package
 from mallorn.cli.terminal.output import print_note
-from mallorn.core.address_checks import LAST_PORT, is_loopback
+from mallorn.core.address_checks import LAST_PORT, is_loopback, is_on_private_network
 from mallorn.core.artifact_uris import open_store
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.log_setup import set_up
@@ -210,14 +210,18 @@ def device(
 
 
 def choose_sandbox_mode(config: Settings, host: str) -> SandboxMode:
-    """Return the mode set, else `require` if the device serves other hosts, or if callers
-    of the service on this machine's database need keys."""
-    serves_others = not is_loopback(host)
-    if not serves_others and not config.sandbox and find_spec("sqlalchemy") is not None:
+    """Return the mode set, else `require` if callers of the service on this machine's
+    database need keys, `require-files` if hosts of a private network reach the device, and
+    `require` if others do. Raises InvalidRequest if `host` is public (ADR 0131)."""
+    from mallorn.workers.device.private_sockets import private_address
+
+    needs_keys = not is_loopback(host) and not is_on_private_network(private_address(host))
+    if not needs_keys and not config.sandbox and find_spec("sqlalchemy") is not None:
         from mallorn.db.repositories.access_control import has_api_keys
 
-        serves_others = has_api_keys(config.database_url)
-    return config.sandbox_mode(serves_others)
+        needs_keys = has_api_keys(config.database_url)
+    mode = config.sandbox_mode(needs_keys)
+    return mode if config.sandbox or mode == "require" or is_loopback(host) else "require-files"
 
 
 def serve_each(gpus: "Sequence[Gpu]", name: str) -> NoReturn:

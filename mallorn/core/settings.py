@@ -18,7 +18,7 @@ from mallorn.core.queues import celery_settings
 from mallorn.core.redaction import hide, hide_password
 from mallorn.core.states import WRITE, DatasetUse
 
-SandboxMode = Literal["require", "best-effort", "off"]
+SandboxMode = Literal["require", "require-files", "best-effort", "off"]
 DEFAULT_URL = "http://127.0.0.1:8000"
 SECRETS: Final = ("api_key", "rpc_key", "oidc_client_secret")
 URLS: Final = ("database_url", "redis_url", "artifacts", "recordings")  # may hold a password
@@ -113,9 +113,10 @@ class Settings(BaseSettings):
     sandbox: SandboxMode | Literal[""] = Field(
         "",
         description="Sandbox of processes that handle untrusted models: `require` refuses to work if "
-        "the kernel lacks a part, `best-effort` uses the available parts, `off` none. "
-        "Empty: `require` if callers need an API key and for devices that other machines "
-        "reach, else `best-effort`. A worker knows the keys of the database: set it for "
+        "the kernel lacks a part, `require-files` if it lacks Landlock or seccomp, `best-effort` "
+        "uses the available parts, `off` none. Empty: `require` if callers need an API key and for "
+        "devices that other machines reach (`require-files` on a private network), else "
+        "`best-effort`. A worker knows the keys of the database: set it for "
         "workers if only the coordinator has MALLORN_API_KEYS.",
     )
     keep_jobs_days: float = Field(

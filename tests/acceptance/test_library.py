@@ -15,6 +15,7 @@ import pytest
 from mallorn import Job
 from tests.fixtures.command_line import ROOT, mallorn
 from tests.fixtures.debian import unpacked
+from tests.fixtures.emulated import AARCH64, EMULATOR
 from tests.fixtures.service import JOB_SEC, Service
 
 CALL = """
@@ -25,9 +26,6 @@ output = machine["main"](tvm.runtime.tensor(numpy.load(sys.argv[2])))
 numpy.save(sys.argv[3], output.numpy())
 """
 SHAPE = 64, 784
-AARCH64 = ROOT / "build" / "aarch64"
-# An emulator, and the C and C++ libraries of the other CPU.
-PACKAGES = "qemu-user-static", "libc6-arm64-cross", "libstdc++6-arm64-cross", "libgcc-s1-arm64-cross"
 LARGEST_ERROR = 1e-4
 
 
@@ -99,7 +97,7 @@ def other_cpu() -> list[str]:
     """The command that runs a program of the other CPU, with TVM's runtime for it."""
     if find_spec("ziglang") is None or not (AARCH64 / "tvm").is_dir():
         pytest.fail("the linker and TVM's runtime for aarch64 are not here: make cross")
-    debian = unpacked(*PACKAGES)
+    debian = unpacked(*EMULATOR)
     system = debian / "usr" / "aarch64-linux-gnu"
     folders = system / "lib", AARCH64 / "tvm_ffi" / "lib", AARCH64 / "tvm" / "lib"
     paths = f"LD_LIBRARY_PATH={':'.join(map(str, folders))}"

@@ -1,5 +1,6 @@
 """Describes this host's CPUs and what slows them down: governor, CPU quota, turbo and power settings."""
 
+import ctypes
 import hashlib
 import os
 import re
@@ -7,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, TypedDict
 
+from mallorn.workers.sandbox.seccomp import AARCH64
 from mallorn.workers.subprocesses.cgroups import cpu_quota
 
 FREQUENCY: Final = Path("/sys/devices/system/cpu/cpu0/cpufreq")
@@ -17,7 +19,13 @@ TURBO: Final = {
 }
 SUPPLIES: Final = Path("/sys/class/power_supply")
 SAVES: Final = ("power", "balance_power")
-
+# Features of an AArch64 CPU: the kernel's name -> the auxiliary vector's entry (AT_HWCAP, AT_HWCAP2) and bit.
+_HWCAPS: Final = {
+    "asimd": (16, 1), "aes": (16, 3), "sha2": (16, 6), "crc32": (16, 7), "atomics": (16, 8),
+    "asimdhp": (16, 10), "asimdrdm": (16, 12), "fcma": (16, 14), "lrcpc": (16, 15), "sha3": (16, 17),
+    "asimddp": (16, 20), "sve": (16, 22), "asimdfhm": (16, 23),
+    "sve2": (26, 1), "i8mm": (26, 13), "bf16": (26, 14), "sme": (26, 23),
+}  # fmt: skip
 
 IDENTITY_FIELDS: Final = (
     "vendor_id", "cpu family", "model", "model name", "stepping", "cache size",
@@ -55,10 +63,26 @@ def describe_cpus(cpu: Mapping[str, str], cores: int) -> CpuFacts:
 
 
 def cpu_info(text: str | None = None) -> dict[str, str]:
-    """Return the first processor's fields from `text`, by default /proc/cpuinfo."""
+    """Return the first processor's fields from `text`, by default /proc/cpuinfo.
+
+    On AArch64, `Features` are those that the kernel grants this process: an emulator of
+    processes shows its host's /proc/cpuinfo, whose fields are left out.
+    """
+    is_arm = text is None and os.uname().machine == AARCH64
     text = Path("/proc/cpuinfo").read_text() if text is None else text
     pairs = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
-    return {name.strip(): value.strip() for name, _, value in pairs}
+    fields = {name.strip(): value.strip() for name, _, value in pairs}
+    if not is_arm:
+        return fields
+    if "CPU implementer" not in fields:
+        fields = {}
+    return {**fields, "Features": " ".join(name for name, place in _HWCAPS.items() if _has_hwcap(*place))}
+
+
+def _has_hwcap(entry: int, bit: int) -> bool:
+    read = ctypes.CDLL(None).getauxval
+    read.restype, read.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
+    return bool(read(entry) >> bit & 1)
 
 
 def read_cpu_governor() -> str:

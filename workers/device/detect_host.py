@@ -13,11 +13,11 @@ from mallorn.core.errors import InvalidTarget, Unavailable
 from mallorn.core.host_id import host_id
 from mallorn.core.installation import python_path
 from mallorn.core.targets import Target, parse_target
-from mallorn.graphc.export.cpu_features import X86
+from mallorn.graphc.export.cpu_features import ARM, X86
 from mallorn.workers.device.cpu_speed_limits import CpuFacts, cpu_info, describe_cpus
 from mallorn.workers.host.host_lock import lock_identity
 from mallorn.workers.sandbox.sandbox import allowed_environment
-from mallorn.workers.sandbox.seccomp import X86_64
+from mallorn.workers.sandbox.seccomp import AARCH64, X86_64
 from mallorn.workers.sandbox.syscall import syscall
 from mallorn.workers.subprocesses.cgroups import cpu_quota
 
@@ -28,6 +28,7 @@ cpu = str(codegen.llvm_get_system_cpu())
 print(cpu, *codegen.llvm_get_cpu_features(Target({"kind": "llvm", "mcpu": cpu})))
 """
 HIDE_TORCH = "from mallorn.workers.subprocesses.hide_torch import hide_torch\nhide_torch()\n"
+FLAGS_FIELDS: Final = {X86_64: "flags", AARCH64: "Features"}  # in /proc/cpuinfo
 SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 X86_LEVELS = (
     ("x86-64-v4", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
@@ -82,16 +83,19 @@ def refresh_host_facts(identity: Identity) -> Identity:
 def detect_target() -> Target:
     """Return this host's CPU target, with as many cores as this process may use."""
     cpu = cpu_info()
-    flags = usable_flags(cpu)
+    machine = os.uname().machine
+    flags = usable_flags(cpu, FLAGS_FIELDS.get(machine, "flags"))
     # The program fails if only TVM's runtime is installed; LLVM calls an unknown CPU "generic".
     mcpu, *llvm_features = run_with_tvm(LLVM_CPU_PROGRAM).stdout.split() or ["generic"]
     features = set(llvm_features)
     # A hypervisor may hide features that LLVM expects of this CPU.
     level_flags = set().union(*(flags_needed for _, flags_needed in X86_LEVELS))
     if mcpu == "generic" or (flags and level_flags & features - flags):
-        mcpu, features = _x86_feature_level(cpu, os.uname().machine), set()
-    mattr = feature_differences(flags, features) if flags else []
-    options = {"mattr": mattr} if mattr else {}
+        mcpu, features = _x86_feature_level(cpu, machine), set()
+    mattr = feature_differences(flags, features, ARM if machine == AARCH64 else PRODUCTS) if flags else []
+    options: dict[str, object] = {"mattr": mattr} if mattr else {}
+    if machine != X86_64:  # workers on another machine compile for it, too
+        options["mtriple"] = f"{machine}-linux-gnu"
     return parse_target({"kind": "llvm", "mcpu": mcpu, "num-cores": available_cores(), **options})
 
 
@@ -163,8 +167,10 @@ def request_amx_tiles() -> bool:
         return False
 
 
-def feature_differences(flags: Set[str], features: Set[str]) -> list[str]:
+def feature_differences(
+    flags: Set[str], features: Set[str], compared: Mapping[str, str] = PRODUCTS
+) -> list[str]:
     """Return `mattr` entries that correct LLVM's `features` of a CPU by the kernel's
-    `flags`; only instructions in PRODUCTS are compared."""
-    present = {name for name, flag in PRODUCTS.items() if flag in flags}
-    return [f"{'+' if n in present else '-'}{n}" for n in PRODUCTS if (n in present) != (n in features)]
+    `flags`; only instructions in `compared` are."""
+    present = {name for name, flag in compared.items() if flag in flags}
+    return [f"{'+' if n in present else '-'}{n}" for n in compared if (n in present) != (n in features)]

@@ -1,5 +1,6 @@
 """Conditions under which a device measures: CPUs and priority, which programs may change."""
 
+import logging
 import os
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -11,6 +12,7 @@ import psutil
 from mallorn.core.errors import HostFault
 from mallorn.workers.sandbox.syscall import prctl
 
+log = logging.getLogger(__name__)
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _KILLED_SEC: Final = 10.0
 
@@ -47,8 +49,14 @@ class MeasuringConditions:
 
 
 def adopt_orphans() -> set[int]:
-    """Become the parent of descendants whose parent exits; return the present children's pids."""
-    prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    """Become the parent of descendants whose parent exits; return the present children's pids.
+    A kernel that cannot do it (gVisor's, an emulator of processes) is logged."""
+    try:
+        prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    except OSError as error:
+        log.warning(
+            "processes that a session starts may run on after it: PR_SET_CHILD_SUBREAPER: %s", error.strerror
+        )
     return {child.pid for child in psutil.Process().children()}
 
 

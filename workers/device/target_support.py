@@ -15,7 +15,6 @@ from mallorn.workers.device.cpu_speed_limits import cpu_info
 from mallorn.workers.device.nvidia_driver import first_gpu
 
 ALIKE: Final = 0.75  # least similarity of the names that are suggested for a misspelt one
-FLAGS_FIELDS: Final = {"x86_64": "flags", "aarch64": "Features"}  # in /proc/cpuinfo
 LLVM_PROGRAM: Final = """
 import json, sys
 from tvm.target import Target, codegen
@@ -96,7 +95,7 @@ def find_unsupported_reason(target: Target, required: Mapping[str, str] | None =
         if unknown := sorted(set(_mattr_features(target, "+")) - set(llvm["features"])):
             return f"LLVM knows no feature {unknown[0]}"
         required = needed_flags(target, llvm["features"], host_machine)
-    field = FLAGS_FIELDS.get(host_machine)
+    field = detect_host.FLAGS_FIELDS.get(host_machine)
     host_flags = set() if field is None else detect_host.usable_flags(cpu_info(), field)
     lacking = sorted(name for name, flag in required.items() if flag not in host_flags)
     return f"its CPU lacks {', '.join(lacking[:4])}" if lacking else ""

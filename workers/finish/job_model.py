@@ -9,7 +9,6 @@ from typing import Final, NamedTuple, Self
 
 from mallorn.core.artifact_uris import job_exports_uri, open_artifact
 from mallorn.core.errors import MallornError
-from mallorn.core.host_id import host_id
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.manifest import DATABASE, Manifest
 from mallorn.workers.finish.choose_winner import Times, Winner, add_inside_times
@@ -22,7 +21,7 @@ from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.host.host_memory import is_large
 from mallorn.workers.interfaces.model_compiler import REGION, Compiled, ModelCompiler, Tuned
 from mallorn.workers.interfaces.whole_model_engine import NodeDifference
-from mallorn.workers.measure.tracked_devices import of_class, shares_locks
+from mallorn.workers.measure.tracked_devices import of_class, runs_here, shares_locks
 from mallorn.workers.process.leased_work import LeasedStage, StageFolder
 from mallorn.workers.sandbox.untrusted_files import copy_out
 from mallorn.workers.subprocesses.errors import retry_after_crash
@@ -232,12 +231,12 @@ class JobModel:
 
 
 def place_on_device(model: JobModel) -> JobModel | None:
-    """Return the model set up to run on this host if it has a device of the job, else over
-    RPC; None without a device. Raises Unavailable if the tracker does not answer."""
+    """Return the model set up to run on this host if it has a device of the job and its
+    architecture, else over RPC; None without a device. Raises Unavailable if the tracker does not answer."""
     runtime, target = model.stage.runtime, model.stage.target
     like = model.stage.device_class
     devices = of_class(runtime.fleet.devices(target), like)
-    local_endpoints = [device.endpoint for device in devices if device.endpoint.host_id == host_id()]
+    local_endpoints = [device.endpoint for device in devices if runs_here(device.endpoint)]
     if target.is_cpu and local_endpoints:
         return replace(model, shares_locks=all(map(shares_locks, local_endpoints)))
     if not devices:

@@ -15,7 +15,6 @@ from typing import Final, Self
 from sqlalchemy.orm import Session
 
 from mallorn.core.errors import MallornError, Unschedulable
-from mallorn.core.host_id import host_id
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.event import CheckedEvent
@@ -45,7 +44,7 @@ from mallorn.workers.finish.numeric_check import Checker
 from mallorn.workers.finish.step_log import StepLog
 from mallorn.workers.host.code_digest import current_builder_name
 from mallorn.workers.measure.measurer_interface import MeasureInput, Measurer, number_candidates
-from mallorn.workers.measure.tracked_devices import of_class
+from mallorn.workers.measure.tracked_devices import of_class, runs_here
 from mallorn.workers.measure.tvm_space import TvmSpace
 from mallorn.workers.process.leased_work import LeasedStage
 from mallorn.workers.process.time_slice import TimeSlice
@@ -304,7 +303,7 @@ def _ensure_inside_context(stage: LeasedStage) -> int:
     if not devices:
         raise no_device_error(stage.device_class)
     endpoints = [device.endpoint for device in devices]
-    local_endpoints = [endpoint for endpoint in endpoints if endpoint.host_id == host_id()]
+    local_endpoints = [endpoint for endpoint in endpoints if runs_here(endpoint)]
     with stage.runtime.database.transaction() as session:
         endpoint = [*local_endpoints, *endpoints][0]
         target_id, target = stage.job.target_id, stage.target

@@ -1,6 +1,7 @@
 """Lists the devices that the tracker knows, busy ones included, without opening a session."""
 
 import logging
+import os
 from collections import deque
 from dataclasses import dataclass
 from typing import Final
@@ -69,6 +70,12 @@ def shares_locks(endpoint: Endpoint) -> bool:
     another host, or on this one and uses the same lock files."""
     own_locks = lock_identity() or "unreadable"  # such a process locks nothing
     return share_locks(endpoint.host_id, endpoint.info.lock_file, host_id(), own_locks)
+
+
+def runs_here(endpoint: Endpoint) -> bool:
+    """Return whether processes of this host can run a device's programs. A device in an
+    emulated container is on this host, and has another architecture."""
+    return endpoint.host_id == host_id() and endpoint.info.machine in ("", os.uname().machine)
 
 
 def of_class(devices: list[TrackedDevice], like: DeviceClass | None) -> list[TrackedDevice]:

@@ -36,6 +36,8 @@ _KNOWN: Final = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 
 
 #: From this version on, Landlock also restricts signals and abstract sockets.
 WHOLE: Final = 6
+#: From this version on, Landlock also restricts `truncate`, and opening a file to empty it.
+TRUNCATES: Final = 3
 _BIND_AND_CONNECT: Final = 0b11
 _ABSTRACT_SOCKETS_AND_SIGNALS: Final = 0b11
 

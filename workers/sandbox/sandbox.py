@@ -1,10 +1,10 @@
 """Puts this process into a sandbox, irrevocably, and reports what this kernel cannot restrict."""
 
-import contextlib
 import os
 import re
 import resource
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,6 +18,10 @@ WHOLE: Final = "full"
 OFF: Final = "off"
 BEST_EFFORT: Final = "best-effort"
 REQUIRE: Final = "require"
+#: Kernels before 6.12 satisfy it: their Landlock restricts files, and seccomp system calls.
+REQUIRE_FILES: Final = "require-files"
+#: Begins the gap that Landlock leaves on such kernels.
+OLD_KERNEL: Final = "walls around signals and sockets"
 FILE_BYTES: Final = 64 * 1024**3  # no library, export or array is so large
 MORE_PROCESSES: Final = 1024
 #: When memory runs out, the kernel first kills processes with higher scores.
@@ -70,16 +74,18 @@ def enter_sandbox(spec: SandboxSpec) -> str:
         _, hard_limit = resource.getrlimit(resource_id)
         bound = value if hard_limit == resource.RLIM_INFINITY else min(value, hard_limit)
         resource.setrlimit(resource_id, (bound, bound))
-    with contextlib.suppress(OSError):  # if memory runs out, the kernel kills this process first
+    with suppress(OSError):  # if memory runs out, the kernel kills this process first
         Path("/proc/self/oom_score_adj").write_text(str(FIRST_TO_GO))
 
     gaps = []  # what is not restricted, in words
     if (threads := len(os.listdir("/proc/self/task")) - 1) > 0:
         gaps.append(f"walls around {threads} of its threads, which started before")
-    has_filter = True
+    has_filter, truncates = True, False
+    with suppress(OSError):  # reported below
+        truncates = landlock.version() >= landlock.TRUNCATES
     try:
         renounce_privileges()
-        seccomp.install_syscall_filter(spec.spawns, spec.takes_sockets, spec.drives_gpu)
+        seccomp.install_syscall_filter(spec.spawns, spec.takes_sockets, spec.drives_gpu, truncates)
     except OSError as error:
         has_filter = False
         gaps.append(f"seccomp ({error.strerror})")
@@ -91,8 +97,9 @@ def enter_sandbox(spec: SandboxSpec) -> str:
         # Without the filter, a process that takes sockets has to connect to its parent.
         kernel_version = landlock.restrict_process(room, spec.takes_sockets and not has_filter)
         if kernel_version < landlock.WHOLE:
-            versions = f"Landlock {kernel_version}; {landlock.WHOLE} has them"
-            gaps.append(f"walls around signals and sockets ({versions})")
+            versions = f"Landlock {kernel_version}, {landlock.WHOLE} has them"
+            more = "" if truncates else ", and empty files that it can read and you can write"
+            gaps.append(f"{OLD_KERNEL} ({versions}): a program can end your other processes{more}")
     except OSError as error:
         gaps.append(f"Landlock ({error.strerror})")
     return f"without {'; '.join(gaps)}" if gaps else WHOLE

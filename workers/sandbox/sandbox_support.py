@@ -11,7 +11,15 @@ from typing import Final
 
 from mallorn.core.errors import HostFault
 from mallorn.core.installation import IMPORT_ROOT
-from mallorn.workers.sandbox.sandbox import OFF, REQUIRE, WHOLE, SandboxSpec, enter_sandbox
+from mallorn.workers.sandbox.sandbox import (
+    OFF,
+    OLD_KERNEL,
+    REQUIRE,
+    REQUIRE_FILES,
+    WHOLE,
+    SandboxSpec,
+    enter_sandbox,
+)
 
 log = logging.getLogger(__name__)
 HINT: Final = "MALLORN_SANDBOX=best-effort takes what there is   (docs/security.md)"
@@ -43,6 +51,13 @@ def require_sandbox_mode(report: str, mode: str) -> str:
         raise NoSandbox(
             f"the sandbox of this host is {report}; all of it is required by MALLORN_SANDBOX=require, "
             "which is the default where callers need an API key or other machines reach a device",
+            hint=HINT,
+        )
+    is_old_kernel = report.startswith(f"without {OLD_KERNEL}") and "; " not in report
+    if mode == REQUIRE_FILES and report != WHOLE and not is_old_kernel:
+        raise NoSandbox(
+            f"the sandbox of this host is {report}; Landlock and seccomp are required by "
+            "MALLORN_SANDBOX=require-files, which is the default for a device on a private network",
             hint=HINT,
         )
     return report

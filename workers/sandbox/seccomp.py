@@ -28,6 +28,7 @@ _FILTER: Final = 2
 _LOAD, _IF_EQUAL, _IF_BITS, _IF_LARGER, _ANSWER = 0x20, 0x15, 0x45, 0x25, 0x06
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT, _FIFTH_ARGUMENT = 0, 4, 16, 24, 48
 _AF_UNIX, _SOCK_STREAM = 1, 1
+_TRUNCATE: Final = "truncate"
 _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 _REFUSE: Final = _ERROR | errno.EPERM
 _ABSENT: Final = _ERROR | errno.ENOSYS  # then the C library uses an older call
@@ -53,18 +54,21 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_char_p))
 
 
-def install_syscall_filter(spawns: bool, takes_sockets: bool, drives_gpu: bool = False) -> None:
+def install_syscall_filter(
+    spawns: bool, takes_sockets: bool, drives_gpu: bool = False, truncates: bool = True
+) -> None:
     """Allow only the system calls that this process needs. Raises OSError if impossible.
 
     Unless `spawns` is set, it can start no processes. No process can make a socket of a
     network. With `takes_sockets`, `socket` returns descriptor 0 and `connect` returns 0
     without doing anything, so that code that connects uses the socket that is descriptor 0.
     `drives_gpu` allows the sockets that CUDA's driver creates; they cannot be connected.
+    Unset `truncates` if Landlock does not restrict `truncate`, which takes any path.
     """
     machine = platform.machine()
     if machine not in ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"the seccomp filter supports {', '.join(ARCHITECTURES)}, not {machine}")
-    steps = _instructions(machine, spawns, takes_sockets, drives_gpu)
+    steps = _instructions(machine, spawns, takes_sockets, drives_gpu, truncates)
     code = b"".join(struct.pack("<HBBI", *step) for step in steps)
     prctl(_PR_SET_SECCOMP, _FILTER, ctypes.byref(_Program(len(code) // 8, code)))
 
@@ -74,7 +78,9 @@ def is_socket_given() -> bool:
     return int(ctypes.CDLL(None).connect(-1, None, 0)) == 0
 
 
-def _instructions(machine: str, spawns: bool, takes_sockets: bool, drives_gpu: bool) -> Iterator[Instruction]:
+def _instructions(
+    machine: str, spawns: bool, takes_sockets: bool, drives_gpu: bool, truncates: bool
+) -> Iterator[Instruction]:
     architecture, column = ARCHITECTURES[machine]
     special = {name: numbers[column] for name, numbers in SPECIAL.items()}
     yield (_LOAD, 0, 0, _ARCHITECTURE)
@@ -108,7 +114,7 @@ def _instructions(machine: str, spawns: bool, takes_sockets: bool, drives_gpu: b
     address = [(_IF_EQUAL, 0, len(high), 0), *high]
     yield from _filter_one_call(special["sendto"], address, _FIFTH_ARGUMENT)
     allowed_calls = ALLOWED | (PROGRAMS if spawns else {}) | (GPU if drives_gpu else {})
-    numbers = [numbers[column] for numbers in allowed_calls.values()]
+    numbers = [row[column] for name, row in allowed_calls.items() if truncates or name != _TRUNCATE]
     present = sorted(number for number in numbers if number >= 0)
     yield from _answer_if(_IF_EQUAL, _ALLOW, *present)
     yield (_ANSWER, 0, 0, _REFUSE)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mallorn.core.errors import MallornError, Unavailable
+from mallorn.core.host_id import host_id
 from mallorn.core.values.fleet import DeviceInfo
 from mallorn.workers.finish.job_model import ELSEWHERE, place_on_device
 from mallorn.workers.host.load_meter import Load
@@ -34,9 +35,9 @@ class MadeUpRunner(Inside, Runner):
         return self.wanted[method]
 
 
-@pytest.fixture
-def elsewhere(workshop, answers, monkeypatch):
-    """What the device of another host answers; none of this host runs TVM's engines."""
+@pytest.fixture(params=["of another host", "of another CPU, emulated on this host"])
+def elsewhere(workshop, answers, monkeypatch, request):
+    """What a device answers whose programs this host cannot run; none of this host runs TVM's engines."""
     wanted = {
         "load_model": LoadedEngine("tvm", "0", 2),
         "save_model_outputs": 1,
@@ -45,7 +46,9 @@ def elsewhere(workshop, answers, monkeypatch):
         "release_devices": None,
         "host_load": Load(4, 0.0, 0.0, 0.0),
     }
-    far = TrackedDevice("far", workshop.settings.tracker, False, replace(ENDPOINT, host_id="far"))
+    host = {"host_id": "far"} if request.param == "of another host" else {}
+    endpoint = replace(ENDPOINT, **host or {"host_id": host_id(), "info": DeviceInfo(machine="made-up")})
+    far = TrackedDevice("far", workshop.settings.tracker, False, endpoint)
     workshop.runner = MadeUpRunner(wanted)
 
     def there(model):  # only now: before that nobody is to measure the device's machine

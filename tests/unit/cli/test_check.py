@@ -160,7 +160,7 @@ def test_what_is_only_useful_may_be_missing(monkeypatch: pytest.MonkeyPatch, tmp
     ("told", "way"),
     [
         ("without Landlock (Function not implemented)", "`landlock` in lsm="),
-        ("without walls around signals and sockets (Landlock 4; 6 has them)", "Linux 6.12 or newer, on"),
+        ("without walls around signals and sockets (Landlock 4, 6 has them)", "Linux 6.12 or newer, on"),
         ("without seccomp (Operation not permitted)", "--security-opt"),
         ("without all: it could not be tried", "mallorn doctor"),
     ],

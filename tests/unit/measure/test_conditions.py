@@ -1,5 +1,6 @@
 """The class of a host says what keeps its clock down, and is the same as ever where nothing does."""
 
+import errno
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mallorn.workers.device import cpu_speed_limits, detect_host
+from mallorn.workers.device import cpu_speed_limits, detect_host, measuring_conditions
 from mallorn.workers.device.cpu_speed_limits import find_cpu_speed_limits, read_cpu_governor
 from mallorn.workers.device.detect_host import Identity
 from mallorn.workers.device.device_server import DeviceServer
@@ -105,6 +106,17 @@ def test_a_device_whose_host_goes_slower_is_of_another_class_from_its_next_sessi
     assert read_cpu_governor() == now["governor"] == "performance"
     assert now["host_class"] != identity["host_class"]
     assert now["host_class"].endswith("+battery")
+
+
+def test_a_kernel_that_gives_a_device_no_orphans_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(measuring_conditions, "prctl", refuse)
+    assert isinstance(measuring_conditions.adopt_orphans(), set)
+    assert "processes that a session starts may run on after it" in caplog.text
 
 
 def test_a_gpu_stays_part_of_its_hosts_class(host: Host) -> None:

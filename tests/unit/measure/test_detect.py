@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from mallorn.core.errors import InvalidTarget
-from mallorn.workers.device import detect_host
+from mallorn.graphc.export.cpu_features import ARM
+from mallorn.workers.device import cpu_speed_limits, detect_host
 from mallorn.workers.device.cpu_speed_limits import cpu_info
 from mallorn.workers.device.detect_host import available_cores, detect_target, read_host_facts
 from tests.fixtures.control_groups import V2_MOUNT, MadeUp
@@ -95,6 +96,68 @@ def test_a_cpu_below_every_level_must_be_named(cpu: Callable[[str, str], None]) 
 
 def test_only_the_first_processor_is_read() -> None:
     assert cpu_info(CPUINFO.format(flags=V2))["vendor_id"] == "GenuineIntel"
+
+
+CPUINFO_FILE = Path("/proc/cpuinfo")
+
+
+@pytest.fixture
+def arm(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, set[str]], None]:
+    """Has this machine be an AArch64 one with this /proc/cpuinfo, whose kernel grants these features."""
+
+    read = Path.read_text
+
+    def become(text: str, features: set[str]) -> None:
+        places = {cpu_speed_limits._HWCAPS[name] for name in features}
+        monkeypatch.setattr(cpu_speed_limits, "_has_hwcap", lambda *place: place in places)
+        monkeypatch.setattr(Path, "read_text", lambda file: text if file == CPUINFO_FILE else read(file))
+        monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "n", "r", "v", "aarch64")))
+
+    return become
+
+
+BOARD = "processor\t: 0\nFeatures\t: fp asimd sve\nCPU implementer\t: 0x41\nCPU part\t: 0xd0b\n"
+
+
+def test_the_features_of_an_arm_cpu_are_those_that_the_kernel_grants(
+    arm: Callable[[str, set[str]], None],
+) -> None:
+    arm(BOARD, {"asimd", "asimddp"})
+    assert cpu_info() == {
+        "processor": "0", "CPU implementer": "0x41", "CPU part": "0xd0b", "Features": "asimd asimddp",
+    }  # fmt: skip
+
+
+def test_an_emulated_process_leaves_its_hosts_cpu_out(arm: Callable[[str, set[str]], None]) -> None:
+    arm(CPUINFO.format(flags=V2), {"asimd"})
+    assert cpu_info() == {"Features": "asimd"}
+
+
+def test_every_feature_that_a_target_may_need_is_looked_up_in_the_kernels_answer() -> None:
+    assert set(ARM.values()) <= cpu_speed_limits._HWCAPS.keys()
+
+
+@pytest.mark.parametrize(
+    ("answer", "mcpu", "mattr"),
+    [
+        ("cortex-a76 neon fullfp16 dotprod lse", "cortex-a76", None),
+        ("neoverse-v1 neon fullfp16 dotprod lse i8mm sve", "neoverse-v1", ["-i8mm", "-sve"]),
+        ("generic neon", "generic", ["+neon", "+fullfp16", "+dotprod", "+lse"]),
+    ],
+)
+def test_the_target_of_a_board_names_its_architecture_and_the_kernels_features(
+    arm: Callable[[str, set[str]], None],
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+    mcpu: str,
+    mattr: list[str] | None,
+) -> None:
+    arm(BOARD, {"asimd", "asimdhp", "asimddp", "atomics"})
+    done = subprocess.CompletedProcess([], 0, stdout=answer)
+    monkeypatch.setattr(detect_host, "run_with_tvm", lambda _program: done)
+    attrs = dict(detect_target().attrs)
+    assert (attrs["mcpu"], attrs.get("mattr")) == (mcpu, mattr)
+    assert attrs["mtriple"] == "aarch64-linux-gnu"
 
 
 def test_cpus_that_share_a_core_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
