@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from mallorn.core.errors import MallornError
 from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
@@ -78,13 +79,19 @@ serve_device.set_runtime_environment = prepare_and_plant
 serve_device.serve_device = functools.partial(serve_device.serve_device, sandbox={sandbox!r})
 """
 
+# Its sessions get no more of Landlock than this version has; the kernel's answer is made up.
+OLD_KERNEL = """
+from mallorn.workers.sandbox import landlock
+landlock.version = lambda: {version}
+"""
+
 Start = Callable[..., psutil.Process]
 
 
 @pytest.fixture
 def start(lone_tracker: TestFleet, local_target: Target) -> Start:
-    def start(sandbox: str = "off") -> psutil.Process:
-        before = HOSTILE.format(
+    def start(sandbox: str = "off", kernel: str = "") -> psutil.Process:
+        before = kernel + HOSTILE.format(
             log=str(lone_tracker.log),
             left=str(lone_tracker.folder / "left"),
             sandbox=sandbox,
@@ -208,6 +215,24 @@ def test_a_session_cannot_open_the_log_and_cannot_raise_its_priority_again(
     end_session(lone_tracker, local_target, runner)
     assert "the log is closed" in capfd.readouterr().err
     assert lone_tracker.executions() == ["log"]
+
+
+@needs_sandbox
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
+def test_a_session_on_an_older_kernel_runs_candidates_where_that_is_allowed(
+    start: Start, run: Callable[..., LibraryRun], version: int
+) -> None:
+    start("require-files", OLD_KERNEL.format(version=version))
+    assert run("plain").outcome is Outcome.OK
+
+
+@needs_sandbox
+def test_a_session_on_an_older_kernel_is_refused_where_the_whole_sandbox_is_required(
+    start: Start, run: Callable[..., LibraryRun]
+) -> None:
+    start("require", OLD_KERNEL.format(version=2))
+    with pytest.raises(MallornError, match=r"Landlock 2, 6 has them.*all of it is required"):
+        run("plain")
 
 
 @needs_sandbox
