@@ -13,9 +13,11 @@ import pytest
 from mallorn.core.targets import parse_target
 from mallorn.workers.device.tracker_client import tracker_key
 from mallorn.workers.measure.tracked_devices import Fleet
+from mallorn.workers.sandbox.seccomp import ALLOWED, SPECIAL
 from tests.fixtures.command_line import ROOT
 from tests.fixtures.elf_files import AARCH64
 from tests.fixtures.emulated import (
+    calls_in_sandboxes,
     emulated_device,
     emulated_environment,
     emulated_python,
@@ -103,14 +105,21 @@ def options(tracker: str) -> list[str]:
 
 
 def test_a_kernel_for_another_cpu_runs_on_a_device_of_that_cpu(tmp_path: Path) -> None:
-    library = tmp_path / "kernel.so"
-    with running_fleet(tmp_path) as fleet, emulated_device(options(fleet.address), tmp_path) as device:
+    library, trace = tmp_path / "kernel.so", tmp_path / "trace"
+    with (
+        running_fleet(tmp_path) as fleet,
+        emulated_device(options(fleet.address), tmp_path, trace=trace) as device,
+    ):
         wait_until_it_joined(device, tmp_path)
         words = (TARGET.text, str(library), str(fleet.tracker.port), tracker_key(TARGET))
         command = [sys.executable, "-c", RUN_KERNEL, *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr + said(tmp_path)
     assert architecture(library) == AARCH64
+    # qemu-user installs no filter, so the calls that a board's filter would refuse are found here.
+    calls = calls_in_sandboxes(trace)
+    assert any({"openat", "sendto"} <= names for names in calls)  # the session
+    assert set().union(*calls) <= ALLOWED.keys() | SPECIAL.keys()
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ KERNELS_SEC: Final = 1.5
 LARGEST_RECORDS: Final = 1 << 30  # bytes of a file of records
 LOST: Final = "the model as compiled on this worker does not contain these tasks"
 TUNE_AGAIN: Final = "mallorn tune MODEL   (with one version of Mallorn on all workers)"
-ELSEWHERE: Final = "the device is on another host than this worker"
+ELSEWHERE: Final = "the device is on another host than this worker, or of another architecture"
 BENCH: Final = "mallorn bench MODEL --schedules DIR, on the device's host"
 
 
