@@ -221,7 +221,9 @@ def choose_sandbox_mode(config: Settings, host: str) -> SandboxMode:
 
         needs_keys = has_api_keys(config.database_url)
     mode = config.sandbox_mode(needs_keys)
-    return mode if config.sandbox or mode == "require" or is_loopback(host) else "require-files"
+    if config.sandbox or mode == "require" or is_loopback(host):
+        return mode
+    return "require-files"
 
 
 def serve_each(gpus: "Sequence[Gpu]", name: str) -> NoReturn:

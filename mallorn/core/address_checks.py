@@ -46,16 +46,12 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-_PRIVATE_NETWORKS: Final = tuple(
-    map(
-        ipaddress.ip_network,
-        ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00::/7", "fe80::/10"),
-    )
-)
+_PRIVATE_IPV4: Final = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16")
+_PRIVATE_NETWORKS: Final = (*map(ipaddress.ip_network, (*_PRIVATE_IPV4, "fc00::/7", "fe80::/10")),)
 
 
 def is_on_private_network(address: str) -> bool:
-    """Return whether an IP address is one of RFC 1918, link-local, or unique local in IPv6."""
+    """Return whether an IP address is of RFC 1918, link-local, or unique local in IPv6."""
     ip = ipaddress.ip_address(address)
     return any(ip in network for network in _PRIVATE_NETWORKS)
 

@@ -113,10 +113,10 @@ class Settings(BaseSettings):
     sandbox: SandboxMode | Literal[""] = Field(
         "",
         description="Sandbox of processes that handle untrusted models: `require` refuses to work if "
-        "the kernel lacks a part, `require-files` if it lacks Landlock or seccomp, `best-effort` "
-        "uses the available parts, `off` none. Empty: `require` if callers need an API key and for "
-        "devices that other machines reach (`require-files` on a private network), else "
-        "`best-effort`. A worker knows the keys of the database: set it for "
+        "the kernel lacks a part, `require-files` if it lacks Landlock or seccomp, "
+        "`best-effort` uses the available parts, `off` none. Empty: `require` if callers need "
+        "an API key and for devices that other machines reach (`require-files` on a private "
+        "network), else `best-effort`. A worker knows the keys of the database: set it for "
         "workers if only the coordinator has MALLORN_API_KEYS.",
     )
     keep_jobs_days: float = Field(

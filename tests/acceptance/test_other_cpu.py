@@ -122,6 +122,7 @@ def test_a_kernel_for_another_cpu_runs_on_a_device_of_that_cpu(tmp_path: Path) -
     assert set().union(*calls) <= ALLOWED.keys() | SPECIAL.keys()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("cpu", "has", "lacks"),
     [
@@ -145,6 +146,7 @@ def test_a_board_names_its_architecture_and_what_its_kernel_grants(
     assert reason == ("its CPU lacks dotprod" if "+dotprod" in lacks else "")
 
 
+@pytest.mark.long
 def test_the_line_of_the_installation_page_brings_a_board_into_the_fleet(tmp_path: Path) -> None:
     page = blocks((ROOT / "docs" / "install.md").read_text())
     (lines,) = [block.code.splitlines() for block in page if "mallorn device" in block.code]
@@ -162,6 +164,7 @@ def test_the_line_of_the_installation_page_brings_a_board_into_the_fleet(tmp_pat
     assert endpoint.info.sandbox in said(tmp_path)
 
 
+@pytest.mark.long
 def test_a_kernel_without_landlock_is_refused_with_the_reason_where_it_is_required(tmp_path: Path) -> None:
     words = [emulated_python(), "-P", "-m", "mallorn", "device", *options("127.0.0.1:1")]
     env = emulated_environment(MALLORN_SANDBOX="require-files", MALLORN_DATA_DIR=str(tmp_path))

@@ -19,11 +19,12 @@ TURBO: Final = {
 }
 SUPPLIES: Final = Path("/sys/class/power_supply")
 SAVES: Final = ("power", "balance_power")
-# Features of an AArch64 CPU: the kernel's name -> the auxiliary vector's entry (AT_HWCAP, AT_HWCAP2) and bit.
+# Features of an AArch64 CPU by the kernel's names: an entry of the auxiliary vector
+# (16 is AT_HWCAP, 26 AT_HWCAP2) and its bit.
 _HWCAPS: Final = {
     "asimd": (16, 1), "aes": (16, 3), "sha2": (16, 6), "crc32": (16, 7), "atomics": (16, 8),
-    "asimdhp": (16, 10), "asimdrdm": (16, 12), "fcma": (16, 14), "lrcpc": (16, 15), "sha3": (16, 17),
-    "asimddp": (16, 20), "sve": (16, 22), "asimdfhm": (16, 23),
+    "asimdhp": (16, 10), "asimdrdm": (16, 12), "fcma": (16, 14), "lrcpc": (16, 15),
+    "sha3": (16, 17), "asimddp": (16, 20), "sve": (16, 22), "asimdfhm": (16, 23),
     "sve2": (26, 1), "i8mm": (26, 13), "bf16": (26, 14), "sme": (26, 23),
 }  # fmt: skip
 
@@ -76,7 +77,8 @@ def cpu_info(text: str | None = None) -> dict[str, str]:
         return fields
     if "CPU implementer" not in fields:
         fields = {}
-    return {**fields, "Features": " ".join(name for name, place in _HWCAPS.items() if _has_hwcap(*place))}
+    features = [name for name, place in _HWCAPS.items() if _has_hwcap(*place)]
+    return {**fields, "Features": " ".join(features)}
 
 
 def _has_hwcap(entry: int, bit: int) -> bool:

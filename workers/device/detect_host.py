@@ -92,7 +92,8 @@ def detect_target() -> Target:
     level_flags = set().union(*(flags_needed for _, flags_needed in X86_LEVELS))
     if mcpu == "generic" or (flags and level_flags & features - flags):
         mcpu, features = _x86_feature_level(cpu, machine), set()
-    mattr = feature_differences(flags, features, ARM if machine == AARCH64 else PRODUCTS) if flags else []
+    compared = ARM if machine == AARCH64 else PRODUCTS
+    mattr = feature_differences(flags, features, compared) if flags else []
     options: dict[str, object] = {"mattr": mattr} if mattr else {}
     if machine != X86_64:  # workers on another machine compile for it, too
         options["mtriple"] = f"{machine}-linux-gnu"

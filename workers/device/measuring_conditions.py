@@ -49,14 +49,13 @@ class MeasuringConditions:
 
 
 def adopt_orphans() -> set[int]:
-    """Become the parent of descendants whose parent exits; return the present children's pids.
-    A kernel that cannot do it (gVisor's, an emulator of processes) is logged."""
+    """Become the parent of descendants whose parent exits; return the pids of the present
+    children. A kernel that cannot do it (gVisor's, an emulator of processes) is logged."""
     try:
         prctl(_PR_SET_CHILD_SUBREAPER, 1)
     except OSError as error:
-        log.warning(
-            "processes that a session starts may run on after it: PR_SET_CHILD_SUBREAPER: %s", error.strerror
-        )
+        reason = f"PR_SET_CHILD_SUBREAPER: {error.strerror}"
+        log.warning("processes that a session starts may run on after it: %s", reason)
     return {child.pid for child in psutil.Process().children()}
 
 

@@ -33,7 +33,7 @@ KERNELS_SEC: Final = 1.5
 LARGEST_RECORDS: Final = 1 << 30  # bytes of a file of records
 LOST: Final = "the model as compiled on this worker does not contain these tasks"
 TUNE_AGAIN: Final = "mallorn tune MODEL   (with one version of Mallorn on all workers)"
-ELSEWHERE: Final = "the device is on another host than this worker, or of another architecture"
+ELSEWHERE: Final = "the device has another host or architecture than this worker"
 BENCH: Final = "mallorn bench MODEL --schedules DIR, on the device's host"
 
 
@@ -232,7 +232,8 @@ class JobModel:
 
 def place_on_device(model: JobModel) -> JobModel | None:
     """Return the model set up to run on this host if it has a device of the job and its
-    architecture, else over RPC; None without a device. Raises Unavailable if the tracker does not answer."""
+    architecture, else over RPC; None without a device. Raises Unavailable if the tracker
+    does not answer."""
     runtime, target = model.stage.runtime, model.stage.target
     like = model.stage.device_class
     devices = of_class(runtime.fleet.devices(target), like)

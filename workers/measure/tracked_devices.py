@@ -75,7 +75,8 @@ def shares_locks(endpoint: Endpoint) -> bool:
 def runs_here(endpoint: Endpoint) -> bool:
     """Return whether processes of this host can run a device's programs. A device in an
     emulated container is on this host, and has another architecture."""
-    return endpoint.host_id == host_id() and endpoint.info.machine in ("", os.uname().machine)
+    is_native = endpoint.info.machine in ("", os.uname().machine)
+    return is_native and endpoint.host_id == host_id()
 
 
 def of_class(devices: list[TrackedDevice], like: DeviceClass | None) -> list[TrackedDevice]:

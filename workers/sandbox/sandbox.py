@@ -98,8 +98,9 @@ def enter_sandbox(spec: SandboxSpec) -> str:
         kernel_version = landlock.restrict_process(room, spec.takes_sockets and not has_filter)
         if kernel_version < landlock.WHOLE:
             versions = f"Landlock {kernel_version}, {landlock.WHOLE} has them"
-            more = "" if truncates else ", and empty files that it can read and you can write"
-            gaps.append(f"{OLD_KERNEL} ({versions}): a program can end your other processes{more}")
+            harm = "a program can end your other processes"
+            harm += "" if truncates else ", and empty files that it can read and you can write"
+            gaps.append(f"{OLD_KERNEL} ({versions}): {harm}")
     except OSError as error:
         gaps.append(f"Landlock ({error.strerror})")
     return f"without {'; '.join(gaps)}" if gaps else WHOLE

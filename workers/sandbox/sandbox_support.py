@@ -57,7 +57,7 @@ def require_sandbox_mode(report: str, mode: str) -> str:
     if mode == REQUIRE_FILES and report != WHOLE and not is_old_kernel:
         raise NoSandbox(
             f"the sandbox of this host is {report}; Landlock and seccomp are required by "
-            "MALLORN_SANDBOX=require-files, which is the default for a device on a private network",
+            "MALLORN_SANDBOX=require-files, the default for a device on a private network",
             hint=HINT,
         )
     return report

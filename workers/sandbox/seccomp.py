@@ -114,7 +114,9 @@ def _instructions(
     address = [(_IF_EQUAL, 0, len(high), 0), *high]
     yield from _filter_one_call(special["sendto"], address, _FIFTH_ARGUMENT)
     allowed_calls = ALLOWED | (PROGRAMS if spawns else {}) | (GPU if drives_gpu else {})
-    numbers = [row[column] for name, row in allowed_calls.items() if truncates or name != _TRUNCATE]
+    if not truncates:
+        del allowed_calls[_TRUNCATE]
+    numbers = [numbers[column] for numbers in allowed_calls.values()]
     present = sorted(number for number in numbers if number >= 0)
     yield from _answer_if(_IF_EQUAL, _ALLOW, *present)
     yield (_ANSWER, 0, 0, _REFUSE)
