@@ -16,7 +16,7 @@ from mallorn.cli.terminal.output import Address, JsonOption, client
 from mallorn.client.onnx_export import find_model_file
 from mallorn.core.errors import NoDevice
 from mallorn.core.settings import Settings
-from mallorn.core.targets import CUDA, LOCAL, Target
+from mallorn.core.targets import CUDA, LOCAL, NATIVE, Target
 
 if TYPE_CHECKING:
     from mallorn.workers.interfaces.model_compiler import ModelCompiler
@@ -66,6 +66,8 @@ def _check_machine_and_model(
     if "mallorn check" in result.hint:  # the hint names this very command
         result = replace(result, hint=next((finding.hint for finding in gpu if not finding.ok), "nvidia-smi"))
     yield from (result, *gpu)
+    if targets and targets[0].is_cpu and targets[0].toolchain != NATIVE:
+        yield run_check("linker", lambda: checks.check_linker(targets[0].toolchain))
     tvm_result = run_check("tvm", lambda: checks.check_tvm(graphs, targets[0])) if targets else None
     if tvm_result is not None:
         yield tvm_result

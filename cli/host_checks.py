@@ -17,6 +17,7 @@ from mallorn.client.onnx_export import find_model_file
 from mallorn.core.errors import HostFault, InvalidModel, MallornError, StorageFull
 from mallorn.core.installation import MissingPackage, missing_package
 from mallorn.core.targets import LOCAL, Target
+from mallorn.core.targets import NATIVE as HOST_CPU
 from mallorn.stack.supervised_process import search_path
 
 if TYPE_CHECKING:
@@ -54,15 +55,18 @@ def run_check(name: str, check: Callable[[], str], necessary: bool = True) -> Fi
         return Finding(name, False, error.message, error.hint, necessary)
 
 
-def check_linker() -> str:
-    """Link a library as a test. Raises HostFault if that fails."""
+def check_linker(toolchain: str = HOST_CPU) -> str:
+    """Link a library as a test, by default for this host's CPU; then also say how other CPUs'
+    are linked. Raises HostFault if that fails."""
     from mallorn.workers.host.linker import check_linking
+    from mallorn.workers.process.toolchains import describe_cross_linkers
 
     old_path = os.environ.get("PATH", os.defpath)
     os.environ["PATH"] = search_path()  # the linker is the one that the service finds
     try:
         with TemporaryDirectory(prefix="mallorn-check-") as folder:
-            return f"{check_linking(Path(folder))} makes shared libraries"
+            words = f"{check_linking(Path(folder), toolchain)} makes shared libraries"
+            return f"{words}; {describe_cross_linkers()}" if toolchain == HOST_CPU else words
     finally:
         os.environ["PATH"] = old_path
 

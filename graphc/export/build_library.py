@@ -31,7 +31,7 @@ from mallorn.graphc.export.library_metadata import metadata_source, target_archi
 Link = Callable[..., None]  # links for TVM's `export_library`, and compiles C sources, too
 ZIG = "ziglang"
 GLIBC = "2.28"  # the least that TVM's own wheels need
-LINKABLE = ("aarch64", "x86_64")
+LINKABLE = ("aarch64", "riscv64", "x86_64")
 
 
 def build_library(

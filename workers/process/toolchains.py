@@ -2,16 +2,10 @@
 
 import platform
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache
-from pathlib import Path
-from typing import Final
 
-from mallorn.core.errors import HostFault
 from mallorn.core.targets import CUDA, NATIVE
-from mallorn.workers.host.linker import link_command
-
-INSTRUCTION_SETS: Final = ("aarch64", "riscv64", "x86_64")
+from mallorn.workers.host.linker import EMULATIONS, NoLinker, link_command
 
 
 @cache
@@ -20,13 +14,22 @@ def missing_tools() -> Mapping[str, str]:
     from mallorn.workers.tvm.cuda.compile_cuda import find_toolchain
 
     lacks_cuda = "; ".join(f"{tool} ({command})" for tool, command in find_toolchain().missing)
-    others = {name: _missing_linker(name) for name in INSTRUCTION_SETS if name != platform.machine()}
+    others = {name: _missing_linker(name) for name in EMULATIONS if name != platform.machine()}
     return {NATIVE: "", platform.machine(): "", CUDA: lacks_cuda, **others}
+
+
+def describe_cross_linkers() -> str:
+    """Return which linker this host uses for each other instruction set, or what installs one."""
+    others = [name for name in EMULATIONS if name != platform.machine()]
+    lacks = {name: _missing_linker(name) for name in others}
+    words = {name: f"needs {lacks[name]}" if lacks[name] else link_command(name)[0] for name in others}
+    return "; ".join(f"{name}: {text}" for name, text in words.items())
 
 
 def _missing_linker(instruction_set: str) -> str:
     """Return what is missing to link for another instruction set than this host's."""
-    with suppress(HostFault):
-        if Path(link_command()[0]).name == "ld.lld":  # it links for all of LLVM's
-            return ""
-    return f"a linker for {instruction_set} (apt-get install lld)"
+    try:
+        link_command(instruction_set)
+    except NoLinker as error:
+        return f"a linker for {instruction_set} ({error.hint})"
+    return ""

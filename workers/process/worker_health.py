@@ -11,6 +11,7 @@ from typing import Final
 from mallorn.core.errors import MallornError
 from mallorn.core.os_errors import explain_os_error
 from mallorn.workers.host.linker import check_linking, raise_if_disk_unusable
+from mallorn.workers.process.toolchains import missing_tools
 from mallorn.workers.subprocesses.shutdown import STOP
 
 FIRST_REST_SEC: Final = 5.0
@@ -61,12 +62,14 @@ class Health:
 
 
 def find_host_fault(tunes: bool) -> MallornError | None:
-    """Return why this host cannot work (or build candidates, if it `tunes`), or None."""
+    """Return why this host cannot work (or link, if it `tunes`, for an instruction set whose
+    linker it has), or None."""
     try:
         with TemporaryDirectory(prefix="mallorn-check-", ignore_cleanup_errors=True) as folder:
             raise_if_disk_unusable(Path(folder))
             if tunes:
-                check_linking(Path(folder))
+                for instruction_set in (name for name, lack in missing_tools().items() if not lack):
+                    check_linking(Path(folder), instruction_set)
     except MallornError as error:
         return error
     except OSError as error:

@@ -28,8 +28,9 @@ from tvm.tirx import BufferStore
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import NOT_COMPILED
+from mallorn.core.targets import parse_target
 from mallorn.graphc.export.code_generation import compile_to_library
-from mallorn.workers.host.linker import link_shared, raise_if_disk_unusable
+from mallorn.workers.host.linker import link_shared, linker_for, raise_if_disk_unusable
 from mallorn.workers.interfaces.candidate_compiler import Library
 from mallorn.workers.tvm.cuda.cuda_kernel_resources import KernelFigures, compile_for_cuda
 from mallorn.workers.tvm.programs.parsed_program_cache import instructions, parse_tvm_target
@@ -133,15 +134,16 @@ def build(
     module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
     sizes = None if any_size else SIZES[tir, target]
     library, kernels = compile_module(module, target, sizes)
+    instruction_set = parse_target(target).toolchain
     try:
         if library.imports:
-            library.export_library(out_path, fcompile=link_shared)
+            library.export_library(out_path, fcompile=linker_for(instruction_set))
         else:
             # As `export_library` does for one host module, but without a temporary directory.
             object_path = Path(out_path).with_suffix(".o")
             try:
                 library.write_to_file(str(object_path))
-                link_shared(out_path, [str(object_path)])
+                link_shared(out_path, [str(object_path)], instruction_set=instruction_set)
             finally:
                 object_path.unlink(missing_ok=True)
     except RuntimeError:  # TVM has no error type of its own for files that cannot be written

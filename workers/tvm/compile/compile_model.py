@@ -20,6 +20,7 @@ from typing import Any, Final
 import tvm
 
 from mallorn.core.errors import HostFault
+from mallorn.core.targets import parse_target
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe, TensorSpec
 from mallorn.core.values.manifest import RECORDS, Manifest
@@ -37,7 +38,7 @@ from mallorn.graphc.export.library_metadata import (
 from mallorn.workers.device.detect_host import available_cores
 from mallorn.workers.device.model_kernel_times import PREPACKED
 from mallorn.workers.host.host_memory import is_large
-from mallorn.workers.host.linker import find_c_compiler, link_shared
+from mallorn.workers.host.linker import find_c_compiler, link_shared, linker_for
 from mallorn.workers.interfaces.model_compiler import Compiled, Shapes, Untuned
 from mallorn.workers.tvm.cuda.compile_cuda import collect_device_code
 from mallorn.workers.tvm.network.graph_recipes import recipe_steps
@@ -58,9 +59,9 @@ Networks = tuple[dict[str, tvm.IRModule], list[TensorSpec], list[TensorSpec]]
 _latest_networks: dict[tuple[str, int, str, str], Networks] = {}  # at most one
 
 
-def host_linker(target: Any) -> Link:
+def host_linker(target: Any, instruction_set: str) -> Link:
     """Return `link_shared` for the target's CPU, which also compiles C sources, if it can.
-    Raises HostFault if the target has another CPU, for which this host cannot link."""
+    Raises HostFault if this host has no C compiler for a target with another CPU."""
     try:
         cross = tuple(cross_compiler(target))
     except export_checks.Refused as error:
@@ -73,7 +74,7 @@ def host_linker(target: Any) -> Link:
             if content := compile_object(source.read_text(), tuple(options), cross):
                 source.with_suffix(".o").write_bytes(content)
                 linked.append(str(source.with_suffix(".o")))
-        link_shared(output, linked, command=cross)
+        link_shared(output, linked, instruction_set=instruction_set)
 
     link.output_format = "so"  # type: ignore[attr-defined]
     return link
@@ -128,7 +129,7 @@ def compile_model(
             | ({"source": Path(source_path)} if source_path else {}),
         )
         scheduled_mod = stock.apply_schedules(mods, ranges, steps["after"], tvm_target, scratch)
-        link, cores = host_linker(tvm_target), available_cores()
+        link, cores = host_linker(tvm_target, parse_target(target).toolchain), available_cores()
         with collect_device_code(tvm_target):
             build_library(scheduled_mod, out_so, tvm_target, metadata, _cached, link, cores)
         while len(_cached) > 1 and sum(map(len, _cached.values())) > MOST_BYTES:
@@ -198,5 +199,6 @@ def compile_default(model_path: str, target: str, out_so: str, input_shapes: Sha
     with collect_device_code(tvm_target):
         executable = tvm.compile(load_network(model_path, input_shapes, tvm_target).mod, tvm_target)
     embedded = weight_embedding_options(target_architecture(tvm_target)) if is_cpu(tvm_target) else {}
-    executable.export_library(out_so, fcompile=link_shared, **embedded)
+    link = linker_for(parse_target(target).toolchain)
+    executable.export_library(out_so, fcompile=link, **embedded)
     return Untuned(Path(out_so).stat().st_size, time.monotonic() - started_sec)

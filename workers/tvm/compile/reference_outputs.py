@@ -23,12 +23,13 @@ from tvm.ir import Call, StringImm, TensorLoad
 from tvm.s_tir import Schedule, ScheduleError
 from tvm.tirx import Add, AttrStmt, Cast, Div, IterVar, Mul, Sub, Var
 
+from mallorn.core.targets import parse_target
 from mallorn.graphc.core.graph_rewriting import collect_nodes, largest_factor
 from mallorn.graphc.export.output_errors import relative_error
 from mallorn.graphc.quant.llvm_byte_dot_products import make_portable
 from mallorn.graphc.quant.tile_instructions import without_tiles
 from mallorn.workers.device.random_and_saved_arrays import draw_arguments, dtype_of, save_arrays
-from mallorn.workers.host.linker import link_shared
+from mallorn.workers.host.linker import linker_for
 from mallorn.workers.interfaces.output_comparison import Reference
 from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE, Arguments
 from mallorn.workers.measure.compare_outputs import Array
@@ -85,7 +86,7 @@ def build_whole_program(tir: str, trace: str, target: str, out_so: str) -> None:
     with collect_device_code(tvm_target):
         schedule = apply_trace(parse_module(tir), trace)
         library = tvm.tirx.build(schedule.mod, target=tvm_target)
-    library.export_library(out_so, fcompile=link_shared)
+    library.export_library(out_so, fcompile=linker_for(parse_target(target).toolchain))
 
 
 def write_reference(

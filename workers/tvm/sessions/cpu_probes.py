@@ -7,8 +7,9 @@ from typing import Any, Final, NamedTuple
 import tvm
 from tvm.target.codegen import target_has_features
 
+from mallorn.core.targets import parse_target
 from mallorn.graphc.quant import tile_instructions as tiles
-from mallorn.workers.host.linker import link_shared
+from mallorn.workers.host.linker import linker_for
 from mallorn.workers.interfaces.hardware_probes import Finds, Probe
 from mallorn.workers.interfaces.tensor_arguments import Arguments, Tensor
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_tvm_target, vector_lanes
@@ -96,7 +97,7 @@ def export_probes(probes: Sequence[Sourced], target: str, path: Path) -> None:
         attrs = f'    T.func_attr({{"global_symbol": "{name}", "tirx.noalias": True}})'
         functions[name] = tvm.script.from_source(text.replace("HEAD", head).replace("ATTRS", attrs))
     library = tvm.tirx.build(tvm.IRModule(functions), target=parse_tvm_target(target))
-    library.export_library(str(path), fcompile=link_shared)
+    library.export_library(str(path), fcompile=linker_for(parse_target(target).toolchain))
 
 
 def _cores(target: str) -> int:
