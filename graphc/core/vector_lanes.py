@@ -1,4 +1,4 @@
-"""Derive the number of float32 lanes from the target, not the host, so that tasks match."""
+"""Derive vector lanes and registers from the target, not the host, so that tasks match."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ from tvm.target.codegen import llvm_get_vector_width, target_has_features
 MOST, LEAST = 16, 4  # limits of what the passes can use
 # TVM assumes 512 bits for every x86.
 X86 = {"avx512f": 16, "avx": 8, "sse2": 4}
+FEW, MANY = 16, 32  # vector registers
 
 
 def lanes() -> int:
@@ -16,6 +17,18 @@ def lanes() -> int:
     if target is None or target.kind.name != "llvm":
         return MOST
     return min(max(lanes_of(target), LEAST), MOST)
+
+
+def registers() -> int:
+    """Return the current target's vector registers; 32 for GPUs."""
+    target = tvm.target.Target.current()
+    return MANY if target is None or target.kind.name != "llvm" else registers_of(target)
+
+
+def registers_of(target: Any) -> int:
+    """Return the vector registers of an LLVM target: x86 has 32 only with AVX-512."""
+    has_few = target_has_features("sse2", target) and not target_has_features("avx512f", target)
+    return FEW if has_few else MANY
 
 
 def lanes_of(target: Any) -> int:

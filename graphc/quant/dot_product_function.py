@@ -14,12 +14,14 @@ from tvm.s_tir.meta_schedule.schedule_rule import MultiLevelTilingWithIntrin, Re
 
 from mallorn.graphc.core import graph_rewriting
 
+QUAD = 4  # products of bytes per 32-bit lane
 PAIRS = "by_pairs"  # part of the names of rules for processors without VNNI
 
 
 @dataclass(frozen=True)
 class DotInstruction:
-    """An instruction: its schedule rule, lanes, products per lane (`terms`), data types."""
+    """An instruction: its schedule rule, lanes, products per lane (`terms`), data types, and
+    the LLVM function that wraps it."""
 
     rule: str
     lanes: int
@@ -27,6 +29,8 @@ class DotInstruction:
     data: str
     weights: str
     sums: str
+    function: str = ""  # empty if no schedule rule calls the instruction for one vector
+    text: str = ""
 
     @property
     def input_index(self) -> str:
@@ -34,8 +38,8 @@ class DotInstruction:
         return f"vko * {self.terms} + vki"
 
 
-def register(instruction: DotInstruction, function: str, text: str) -> None:
-    """Register an LLVM function as a tensor intrinsic, and the schedule rule that uses it."""
+def register(instruction: DotInstruction) -> None:
+    """Register the LLVM function as a tensor intrinsic, and the schedule rule that uses it."""
     lanes, terms = instruction.lanes, instruction.terms
     head = f"""
 @T.prim_func(s_tir=True)
@@ -55,10 +59,10 @@ def main(
                 y[vi] = y[vi] + T.Cast("{instruction.sums}", x[vk]) * T.Cast("{instruction.sums}", w[vi, vk])
 """
     implementation = f"""
-        T.attr(0, "pragma_import_llvm", {text!r})
+        T.attr(0, "pragma_import_llvm", {instruction.text!r})
         y[T.ramp(T.int32(0), 1, {lanes})] = T.call_pure_extern(
             "{instruction.sums}x{lanes}",
-            "{function}",
+            "{instruction.function}",
             y.vload([0], "{instruction.sums}x{lanes}"),
             T.broadcast(T.reinterpret("int32", x.vload([0], "{instruction.data}x{terms}")), {lanes}),
             T.reinterpret("int32x{lanes}", w.vload([0, 0], "{instruction.weights}x{lanes * terms}")),

@@ -4,9 +4,9 @@ In bfloat16, data is rounded before a product; sums stay float32. The instructio
 computes 16 results, so weights are packed as it reads them: two rows of 16 columns
 interleaved.
 
-The instruction for bytes sums in 32 bits and reads unsigned data and signed weights, so
-signed data is shifted up by 128, and unsigned weights minus a zero point are shifted into
-int8. The data's zero point, times each column's sum of weights, is subtracted from the sums,
+An instruction for bytes sums in 32 bits and reads signed weights, and data with or without
+a sign, so data of the other type is shifted by 128, and unsigned weights minus a zero point
+are shifted into int8. The data's zero point, times each column's sum of weights, is subtracted from the sums,
 and so is the weights' shift, times each window's sum of data.
 """
 
@@ -22,8 +22,9 @@ from tvm.target.codegen import target_has_features
 from mallorn.graphc.core.graph_pass import Graph, Leave, Pass, Report, Unsupported, operator_name
 from mallorn.graphc.core.graph_rewriting import copy_convolution, is_channels_last, permutation, sizes_of
 from mallorn.graphc.quant import dot_product_function, padded_sums
+from mallorn.graphc.quant.dot_product_function import QUAD
+from mallorn.graphc.quant.int8_instructions import INSTRUCTIONS, required_instruction
 from mallorn.graphc.quant.quantized_value import BYTES
-from mallorn.graphc.quant.x86_int8_instructions import INSTRUCTIONS, QUAD, required_instruction
 
 LANES, PAIR = 16, 2  # lanes of the instruction, and products per lane
 DOT = "mallorn_dot_bf16"
@@ -40,12 +41,12 @@ define linkonce_odr <16 x float> @{DOT}(<16 x float> %sums, <16 x i32> %x, <16 x
 }}
 """
 NARROW = "bfloat16"
-INSTRUCTION = dot_product_function.DotInstruction(DOT, LANES, PAIR, NARROW, NARROW, "float32")
+INSTRUCTION = dot_product_function.DotInstruction(DOT, LANES, PAIR, NARROW, NARROW, "float32", DOT, LLVM)
 OFFSET = 128  # shift from signed to unsigned bytes
 _EXACT = 2**24 // 255  # bytes whose sum is exact in float32
 _WIDER = {"int8": ("int16", "int32"), "uint8": ("int16", "int32"), "int16": ("int32",)}
 
-dot_product_function.register(INSTRUCTION, DOT, LLVM)
+dot_product_function.register(INSTRUCTION)
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ class ByteProduct:
         zero = self.wide_zero("int16")
         centred = relax.op.subtract(relax.op.astype(data, "int16"), zero)
         centred = dot_sums.pad(centred)
-        return relax.op.astype(relax.op.add(centred, zero), "uint8")
+        return relax.op.astype(relax.op.add(centred, zero), self.instruction.data)
 
     def wide_zero(self, dtype: str) -> Any:
         zero = relax.const(np.array(self.zero_byte)) if self.has_known_zero else self.zero
@@ -164,11 +165,14 @@ class ByteProduct:
         sums = copy_convolution(call, relax.op.astype(sums, "float32"), ones, out_dtype="float32")
         return relax.op.astype(sums, "int32")
 
-    def without_sign(self) -> "ByteProduct":
-        if self.data.ty.dtype == "uint8":
+    def shifted_for_instruction(self) -> "ByteProduct":
+        """Return the product with data and zero point shifted to the type that the instruction reads."""
+        dtype = self.instruction.data
+        if self.data.ty.dtype == dtype:
             return self
-        data = relax.op.astype(_shift_to_unsigned(self.data), "uint8")
-        zero = np.array(self.zero_byte + OFFSET) if self.has_known_zero else _shift_to_unsigned(self.zero)
+        offset = OFFSET if dtype == "uint8" else -OFFSET
+        data = relax.op.astype(_shift(self.data, offset), dtype)
+        zero = np.array(self.zero_byte + offset) if self.has_known_zero else _shift(self.zero, offset)
         return replace(self, data=data, zero=zero)
 
 
@@ -180,7 +184,7 @@ class Int8DotProducts(Pass[ByteProduct]):
     rules = tuple(instruction.rule for instruction in INSTRUCTIONS.values())
 
     def check(self, call: Any, g: Graph) -> ByteProduct:
-        instruction = required_instruction()
+        required_instruction()
         if operator_name(call) == "relax.matmul":
             padded_sums.check_rows(call)
         else:
@@ -190,8 +194,6 @@ class Int8DotProducts(Pass[ByteProduct]):
                 raise Leave("the convolution has groups")
             if sizes_of(call.args[0])[-1] % QUAD and int(call.attrs.dilation[1]) != 1:
                 raise Leave("the channels are not a multiple of 4, and the convolution is dilated")
-        padded_sums.check_weights(call, instruction, g)
-
         # The factors before casts, a transpose and a zero point.
         data, zero = _strip_widening_casts(g, call.args[0]), None
         transpose = g.producer(data, "relax.permute_dims")
@@ -203,6 +205,8 @@ class Int8DotProducts(Pass[ByteProduct]):
             zero = g.array(zero) if g.is_constant(zero) else zero
         if data.ty.dtype not in BYTES:
             raise Leave("the data is not int8 or uint8")
+        instruction = required_instruction(str(data.ty.dtype))
+        padded_sums.check_weights(call, instruction, g)
         weights = g.array(call.args[1]).astype("int32")
         shift = max(-OFFSET - int(weights.min()), 0) or min(OFFSET - 1 - int(weights.max()), 0)
         shifted = weights + shift
@@ -214,7 +218,7 @@ class Int8DotProducts(Pass[ByteProduct]):
         return ByteProduct(instruction, data, zero, shifted.astype("int8"), shift, axes)
 
     def rewrite(self, call: Any, facts: ByteProduct, g: Graph) -> Any:
-        name, product = operator_name(call).rpartition(".")[2], facts.without_sign()
+        name, product = operator_name(call).rpartition(".")[2], facts.shifted_for_instruction()
         layout: padded_sums.Layout = padded_sums.describe_window_row_sums
         if operator_name(call) == "relax.matmul":
             layout = padded_sums.describe_row_product
@@ -238,8 +242,8 @@ class Int8DotProducts(Pass[ByteProduct]):
         return sums
 
 
-def _shift_to_unsigned(value: Any) -> Any:
-    return relax.op.add(relax.op.astype(value, "int16"), relax.const(OFFSET, "int16"))
+def _shift(value: Any, offset: int) -> Any:
+    return relax.op.add(relax.op.astype(value, "int16"), relax.const(offset, "int16"))
 
 
 def _strip_widening_casts(g: Graph, value: Any) -> Any:

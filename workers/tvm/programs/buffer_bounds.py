@@ -24,7 +24,7 @@ from tvm.sym import Analyzer, ProofStrength
 
 from mallorn.core.errors import InvalidModel
 from mallorn.graphc.core.graph_rewriting import collect_nodes
-from mallorn.graphc.quant import dot_products, tile_instructions, x86_int8_instructions
+from mallorn.graphc.quant import dot_products, int8_instructions, tile_instructions
 from mallorn.graphc.quant.llvm_byte_dot_products import INSTRUCTIONS as BYTE_DOTS
 from mallorn.graphc.quant.llvm_byte_dot_products import build_quad_function
 from mallorn.workers.tvm.programs.allowed_programs import OPS, describe_refusal
@@ -61,7 +61,7 @@ _SPLIT: Final = re.compile(r"mallorn_split_(\d+)_\d+", re.ASCII)
 _DOT: Final = re.compile(r"mallorn_block_(\d+)_(\d+)_(\d+)_\d+", re.ASCII)
 # Functions that take no address, by the type of their sums.
 _SUMS_OF_DOTS: Final = {
-    x86_int8_instructions.FUNCTION: "int32",
+    **{dot.function: dot.sums for dot in int8_instructions.INSTRUCTIONS.values()},
     **{build_quad_function(dot).name: "int32" for dot in BYTE_DOTS.values()},
     dot_products.DOT: "float32",
 }

@@ -33,7 +33,7 @@ Sourced = tuple[Probe, str]
 
 
 class Dot(NamedTuple):
-    """An x86 dot-product instruction: it adds products of narrow numbers to each lane."""
+    """A dot-product instruction: it adds products of narrow numbers to each lane."""
 
     dtype: str
     sums: str
@@ -48,14 +48,12 @@ def dot_product_instructions(target: Any) -> Iterator[Dot]:
     """Yield the best dot-product instruction, if any, of a target for bfloat16 and int8."""
     # Imported late: `load_intrinsics` registers their intrinsics in a fifth of the time.
     from mallorn.graphc.quant.dot_products import DOT, LLVM, PAIR
-    from mallorn.graphc.quant.x86_int8_instructions import FEATURES, FUNCTION, QUAD
+    from mallorn.graphc.quant.int8_instructions import best_instruction
 
     if target_has_features("avx512bf16", target):
         yield Dot("bfloat16", "float32", 16, PAIR, DOT, LLVM, _ONES["bfloat16"])
-    has = (feature for feature in FEATURES if target_has_features(feature, target))
-    if (feature := next(has, None)) is not None:
-        lanes, text = FEATURES[feature]
-        yield Dot("int8", "int32", lanes, QUAD, FUNCTION, text, _ONES["int8"])
+    if (best := best_instruction(target)) is not None:
+        yield Dot("int8", best.sums, best.lanes, best.terms, best.function, best.text, _ONES["int8"])
 
 
 def build_probes(target: str, folder: str) -> list[Probe]:
