@@ -1,6 +1,7 @@
 """Products of bytes compiled for aarch64 have the sums of integers when an emulated CPU runs them."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
+from benchmarks.networks.quantised import QUANTISED
 from mallorn.graphc.export.build_library import build_executable, export_library
 from mallorn.graphc.quant.dot_products import Int8DotProducts
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
@@ -15,6 +17,7 @@ from tests.fixtures.other_cpu import OtherCpu
 from tests.unit.graphc import networks
 from tests.unit.graphc.first_guess import schedule_first_guess
 from tests.unit.graphc.networks import product, random_of
+from tests.unit.graphc.test_keep_block_quantized_weights import lowered, n_bits
 
 TARGETS: Final = {
     feature: json.dumps(
@@ -27,6 +30,21 @@ CASES: Final[dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]]]
     "a window": ((1, 12, 8, 16), (3, 3, 16, 32), {"padding": 1, "strides": (1, 2)}),
     "few channels": ((1, 16, 16, 3), (3, 3, 3, 16), {"padding": 1}),
 }
+NETWORKS: Final = {
+    **{name: build(0) for name, build in QUANTISED.items() if name != "blocks-int4"},
+    **{f"weights of {bits} bits": n_bits((9,), 64, 48, bits=bits, block=32, zeros=True) for bits in (4, 8)},
+}
+# A rounding may fall to the next byte where float32 sums have another order.
+LARGEST_ERROR = 0.02
+
+
+def call(mod: Any, target: str, other_cpu: OtherCpu, numbers: Any, folder: Path) -> Any:
+    """Return what a module computes there; its products of bytes have the schedules of first guesses."""
+    tvm_target, library = as_tvm_target(target), folder / "aarch64.so"
+    with tvm_target:
+        scheduled = schedule_first_guess(mod, target, re.compile(r"int\d_|tiles"))
+        export_library(build_executable(scheduled, tvm_target), str(library), tvm_target, {})
+    return other_cpu.call(library, numbers, folder)
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
@@ -48,12 +66,21 @@ def test_a_kernel_for_another_cpu_has_the_sums_of_integers(
 
     matrix = numbers.reshape(-1, data[-1])
     mod = networks.network(body, matrix.shape)
-    tvm_target = as_tvm_target(target)
-    with tvm_target:
-        rewritten = networks.rewritten(Int8DotProducts(), mod)
-        scheduled = schedule_first_guess(networks.fused(rewritten, tvm_target), target, "int8_")
-        library = tmp_path / "aarch64.so"
-        export_library(build_executable(scheduled, tvm_target), str(library), tvm_target, {})
+    with as_tvm_target(target):
+        fused = networks.fused(networks.rewritten(Int8DotProducts(), mod), as_tvm_target(target))
     expected = networks.run(mod, matrix.astype("float32"))
-    found = other_cpu.call(library, matrix, tmp_path).reshape(expected.shape)
-    np.testing.assert_array_equal(found, expected)
+    found = call(fused, target, other_cpu, matrix, tmp_path)
+    np.testing.assert_array_equal(found.reshape(expected.shape), expected)
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+@pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
+def test_a_quantised_network_for_another_cpu_is_onnxruntimes(
+    network: Any, target: str, other_cpu: OtherCpu, tmp_path: Path
+) -> None:
+    mod = lowered(network, tmp_path, target)
+    shape = [size.dim_value for size in network.graph.input[0].type.tensor_type.shape.dim]
+    x = networks.random(*shape)
+    (expected,) = networks.run_onnxruntime(network, x, fused=False)
+    found = call(mod, target, other_cpu, x, tmp_path).view("float32").reshape(expected.shape)
+    assert np.abs(found - expected).max() <= LARGEST_ERROR * np.abs(expected).max()

@@ -1,5 +1,6 @@
 """The schedule that a task gets before anything is measured."""
 
+import re
 from typing import Any
 
 import tvm
@@ -29,11 +30,11 @@ def first_guess(function: Any, target: str) -> Any:
     raise AssertionError("no guess is valid")
 
 
-def schedule_first_guess(mod: Any, target: str, name: str) -> Any:
-    """Return the module with its tensor functions with this word in their names under first guesses."""
+def schedule_first_guess(mod: Any, target: str, name: re.Pattern[str]) -> Any:
+    """Return the module with its tensor functions of such names under first guesses."""
     functions = {
         var: first_guess(function, target)["main"].with_attr("global_symbol", var.name_hint)
-        if isinstance(function, tvm.tirx.PrimFunc) and name in var.name_hint
+        if isinstance(function, tvm.tirx.PrimFunc) and name.search(var.name_hint)
         else function
         for var, function in mod.functions.items()
     }

@@ -130,22 +130,24 @@ def test_naming_a_recipe_loads_no_tvm() -> None:
 
 
 @pytest.mark.parametrize(
-    ("attrs", "lanes"),
+    ("attrs", "lanes", "registers"),
     [
-        ({"kind": "llvm", "mcpu": "znver4", "num-cores": 2}, 16),
-        ({"kind": "llvm", "mcpu": "haswell", "num-cores": 2}, 8),
-        ({"kind": "llvm", "mcpu": "x86-64", "num-cores": 2}, 4),
-        ({"kind": "llvm", "mcpu": "haswell", "num-cores": 2, "vector-width": 128}, 4),
-        ({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "num-cores": 2}, 4),
+        ({"kind": "llvm", "mcpu": "znver4", "num-cores": 2}, 16, 32),
+        ({"kind": "llvm", "mcpu": "haswell", "num-cores": 2}, 8, 16),
+        ({"kind": "llvm", "mcpu": "x86-64", "num-cores": 2}, 4, 16),
+        ({"kind": "llvm", "mcpu": "haswell", "num-cores": 2, "vector-width": 128}, 4, 16),
+        ({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "num-cores": 2}, 4, 32),
     ],
     ids=["AVX-512", "AVX2", "SSE", "as told", "NEON"],
 )
-def test_passes_get_the_vectors_of_the_target(attrs: dict[str, object], lanes: int) -> None:
+def test_passes_get_the_vectors_of_the_target(attrs: dict[str, object], lanes: int, registers: int) -> None:
+    from mallorn.graphc.core import vector_lanes
     from mallorn.graphc.core.pass_registry import make_pass
     from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
 
     with as_tvm_target(attrs):
         assert make_pass({"call": "vector_lanes", "args": []}) == lanes
+        assert vector_lanes.registers() == registers
 
 
 def test_a_pass_that_a_recipe_leaves_out_does_not_run_and_the_report_says_why() -> None:

@@ -46,6 +46,8 @@ def target(**facts: str) -> str:
         ({"mcpu": "haswell"}, {"int8": 8}),
         ({"mcpu": "x86-64"}, {}),
         ({"mtriple": "aarch64-linux-gnu"}, {}),
+        ({"mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1"}, {"int8": 4}),
+        ({"mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-v1"}, {"int8": 4}),
     ],
     ids=str,
 )
@@ -70,6 +72,20 @@ def test_the_probe_of_tiles_does_what_it_says(by: TileInstruction, tmp_path: Pat
     held = [tvm.runtime.tensor(each) for each in (sums, *factors)]
     tvm.runtime.load_module(str(path))[probe.function](*held)
     assert 2 * TURNS * held[0].numpy().sum() == probe.work
+
+
+ARM = {"cortex-a76": "sdot", "neoverse-v1": "usdot"}
+
+
+@pytest.mark.parametrize("mcpu", ARM)
+def test_the_probe_of_another_cpu_multiplies_bytes_by_its_instruction(mcpu: str) -> None:
+    text = target(mtriple="aarch64-linux-gnu", mcpu=mcpu)
+    (dot,) = dot_product_instructions(parse_tvm_target(text))
+    probe, source = next(cpu_probes._dot_products(text, dot))
+    head = f"@T.prim_func(s_tir=True)\ndef {probe.function}"
+    source = source.replace("HEAD", head).replace("ATTRS", "    T.func_attr({'global_symbol': 'main'})")
+    built = tvm.tirx.build(tvm.script.from_source(source), target=parse_tvm_target(text))
+    assert f"\t{ARM[mcpu]}\tv" in built.inspect_source("asm")
 
 
 @pytest.mark.parametrize("mcpu", ["haswell", "alderlake", "skylake-avx512", "icelake-server", "znver4"])

@@ -1,0 +1,83 @@
+"""What LLVM makes of products of bytes for aarch64: dot products in the innermost loops, without spills."""
+
+import json
+import re
+from typing import Any, Final
+
+import pytest
+import tvm
+
+from mallorn.graphc.quant.dot_products import Int8DotProducts
+from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
+from mallorn.workers.tvm.programs.tensor_intrinsics import load_intrinsics
+from tests.unit.graphc import networks
+from tests.unit.graphc.first_guess import first_guess
+from tests.unit.graphc.networks import random_of
+from tests.unit.graphc.test_int8_dot_products import network
+
+_LABEL: Final = re.compile(r"(\.LBB\w+):")
+_JUMP: Final = re.compile(r"\t(?:b\.\w+|b|cbn?z|tbn?z)\t.*?(\.LBB\w+)$")
+CASES: Final[dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]]] = {
+    "rows": ((64, 256), (256, 128), {}),
+    "one row": ((1, 512), (512, 256), {}),
+    "a batch of rows": ((4, 49, 64), (64, 64), {}),
+    "a pointwise convolution": ((1, 28, 28, 64), (1, 1, 64, 128), {"padding": 0}),
+    "a window": ((1, 14, 14, 64), (3, 3, 64, 64), {"padding": 1}),
+    "few channels": ((1, 32, 32, 3), (3, 3, 3, 32), {"padding": 1, "strides": 2}),
+}
+
+
+def target(*features: str, mcpu: str = "generic") -> str:
+    facts = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": mcpu, "num-cores": 1}
+    return json.dumps(facts | ({"mattr": [f"+{feature}" for feature in features]} if features else {}))
+
+
+def innermost_loops(assembly: str) -> list[list[str]]:
+    """Return the lines of each loop without another loop in it."""
+    lines, starts, loops = assembly.splitlines(), dict[str, int](), []
+    for at, line in enumerate(lines):
+        if found := _LABEL.match(line):
+            starts[found[1]] = at
+        elif (jump := _JUMP.match(line)) and jump[1] in starts:
+            loops.append((starts[jump[1]], at))
+    is_outer = {a for a in loops for b in loops if a != b and a[0] <= b[0] and b[1] <= a[1]}
+    return [lines[first : last + 1] for first, last in loops if (first, last) not in is_outer]
+
+
+def kernel_assembly(case: Any, dtype: str, text: str) -> str:
+    data, kernel, options = case
+    mod = network(data, random_of("int8", *kernel), dtype, **options)
+    with as_tvm_target(text):
+        fused = networks.fused(networks.rewritten(Int8DotProducts(), mod), as_tvm_target(text))
+    (function,) = (
+        function
+        for var, function in fused.functions.items()
+        if isinstance(function, tvm.tirx.PrimFunc) and "int8_" in var.name_hint
+    )
+    built = tvm.tirx.build(first_guess(function, text), target=as_tvm_target(text))
+    return str(built.inspect_source("asm"))
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype", "word"),
+    [
+        (target("dotprod"), "uint8", "sdot"),
+        (target("dotprod"), "int8", "sdot"),
+        (target("dotprod", "i8mm"), "uint8", "usdot"),
+        (target("dotprod", "i8mm"), "int8", "sdot"),
+        (target(mcpu="neoverse-n1"), "uint8", "sdot"),
+        (target(mcpu="neoverse-v1"), "uint8", "usdot"),
+    ],
+    ids=["dotprod", "dotprod, signed", "i8mm", "i8mm, signed", "neoverse-n1", "neoverse-v1"],
+)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_inner_loops_multiply_bytes_by_dot_products_and_spill_nothing(
+    case: Any, text: str, dtype: str, word: str
+) -> None:
+    load_intrinsics("llvm", "aarch64-linux-gnu")
+    assembly = kernel_assembly(case, dtype, text)
+    hot = [loop for loop in innermost_loops(assembly) if any(f"\t{word}\t" in line for line in loop)]
+    assert hot
+    assert not [line for loop in hot for line in loop if "[sp" in line]
+    # Sums stay in registers: no vector is stored in the loop that adds products.
+    assert not [line for loop in hot for line in loop if re.match(r"\tst[rp]\tq", line)]
