@@ -28,6 +28,8 @@ TARGETS: Final = {
 CASES: Final[dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]]] = {
     "rows": ((24, 64), (64, 40), {}),
     "a window": ((1, 12, 8, 16), (3, 3, 16, 32), {"padding": 1, "strides": (1, 2)}),
+    "tiles that are not full": ((37, 72), (72, 48), {}),
+    "two rows of a picture": ((2, 9, 9, 64), (3, 3, 64, 40), {"padding": (1, 0, 2, 1), "strides": (2, 1)}),
     "few channels": ((1, 16, 16, 3), (3, 3, 3, 16), {"padding": 1}),
 }
 NETWORKS: Final = {

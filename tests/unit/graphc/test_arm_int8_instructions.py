@@ -58,24 +58,28 @@ def kernel_assembly(case: Any, dtype: str, text: str) -> str:
     return str(built.inspect_source("asm"))
 
 
+_I8MM: Final = target("dotprod", "i8mm")
+
+
 @pytest.mark.parametrize(
-    ("text", "dtype", "word"),
+    ("text", "dtype", "dots", "tiles"),
     [
-        (target("dotprod"), "uint8", "sdot"),
-        (target("dotprod"), "int8", "sdot"),
-        (target("dotprod", "i8mm"), "uint8", "usdot"),
-        (target("dotprod", "i8mm"), "int8", "sdot"),
-        (target(mcpu="neoverse-n1"), "uint8", "sdot"),
-        (target(mcpu="neoverse-v1"), "uint8", "usdot"),
+        (target("dotprod"), "uint8", "sdot", "sdot"),
+        (target("dotprod"), "int8", "sdot", "sdot"),
+        (_I8MM, "uint8", "usdot", "usmmla"),
+        (_I8MM, "int8", "sdot", "smmla"),
+        (target(mcpu="neoverse-n1"), "uint8", "sdot", "sdot"),
+        (target(mcpu="neoverse-v1"), "uint8", "usdot", "usmmla"),
     ],
     ids=["dotprod", "dotprod, signed", "i8mm", "i8mm, signed", "neoverse-n1", "neoverse-v1"],
 )
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_inner_loops_multiply_bytes_by_dot_products_and_spill_nothing(
-    case: Any, text: str, dtype: str, word: str
+@pytest.mark.parametrize("name", CASES)
+def test_inner_loops_multiply_bytes_by_the_cpus_instructions_and_spill_nothing(
+    name: str, text: str, dtype: str, dots: str, tiles: str
 ) -> None:
     load_intrinsics("llvm", "aarch64-linux-gnu")
-    assembly = kernel_assembly(case, dtype, text)
+    assembly = kernel_assembly(CASES[name], dtype, text)
+    word = dots if name in ("one row", "few channels") else tiles
     hot = [loop for loop in innermost_loops(assembly) if any(f"\t{word}\t" in line for line in loop)]
     assert hot
     assert not [line for loop in hot for line in loop if "[sp" in line]

@@ -11,8 +11,10 @@ from mallorn.core.targets import Target
 from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.graphc.quant import dot_products
 from mallorn.graphc.quant.dot_product_function import Sums, build_dot_function
-from mallorn.graphc.quant.tile_instructions import BF16, INT8, TileInstruction
+from mallorn.graphc.quant.tile_instruction import TileInstruction
+from mallorn.graphc.quant.tile_instructions import instructions_of
 from mallorn.graphc.quant.x86_int8_instructions import INSTRUCTIONS
+from mallorn.graphc.quant.x86_tile_instructions import BF16, INT8
 from mallorn.searchers.roller.rank_candidates import ranked
 from mallorn.workers.device.target_support import find_unsupported_reason
 from mallorn.workers.interfaces.hardware_probes import Finds
@@ -25,7 +27,6 @@ from mallorn.workers.tvm.sessions.cpu_probes import (
     TURNS,
     dot_product_instructions,
     probe_tiles,
-    tile_instructions,
 )
 from mallorn.workers.tvm.space.rebuild_schedule import full_trace
 from mallorn.workers.tvm.space.sketches import design_space
@@ -63,7 +64,7 @@ def test_the_probe_of_tiles_does_what_it_says(by: TileInstruction, tmp_path: Pat
     probe, text = probe_tiles(by, 2)
     path = tmp_path / probe.library
     cpu_probes.export_probes([(probe, text)], TILES, path)
-    assert tile_instructions(parse_tvm_target(TILES)) == [INT8, BF16]
+    assert instructions_of(parse_tvm_target(TILES)) == [INT8, BF16]
     if not runs(TILES):
         return
     sums, *factors = (np.zeros(shape, dtype) for _, dtype, shape in probe.args.args)

@@ -7,7 +7,8 @@ from typing import Any, Final, NamedTuple
 import tvm
 from tvm.target.codegen import target_has_features
 
-from mallorn.graphc.quant import tile_instructions as tiles
+from mallorn.graphc.quant import tile_instruction as tiles
+from mallorn.graphc.quant.tile_instructions import instructions_of
 from mallorn.workers.host.linker import link_shared
 from mallorn.workers.interfaces.hardware_probes import Finds, Probe
 from mallorn.workers.interfaces.tensor_arguments import Arguments, Tensor
@@ -70,7 +71,7 @@ def build_probes(target: str, folder: str) -> list[Probe]:
         },
         **{
             f"{tile.numbers.weights}_tiles": [probe_tiles(tile, _cores(target))]
-            for tile in tile_instructions(parse_tvm_target(target))
+            for tile in reversed(instructions_of(parse_tvm_target(target)))
         },
         "moving": list(_memory_probes(target)),
     }
@@ -162,11 +163,6 @@ def _peak(dtype: str, args: Arguments, cores: int, lanes: int, rows: int, flops_
     return Probe(Finds.PEAK, name, f"{dtype}.so", args, cores, dtype, lanes, sums, work=work)
 
 
-def tile_instructions(target: Any) -> list[tiles.TileInstruction]:
-    """Return the AMX tile instructions (small matrix products) that a target has."""
-    return [item for item in tiles.BY_TYPE.values() if target_has_features(item.feature, target)]
-
-
 def probe_tiles(instruction: tiles.TileInstruction, cores: int) -> Sourced:
     """Return a probe of a tile instruction on `cores` cores, and its code in TVMScript."""
     numbers, dtype, tile_bytes = instruction.numbers, instruction.numbers.weights, tiles.BYTES
@@ -191,7 +187,7 @@ ATTRS
     kinds = numbers.sums, "int32", "int32"
     tensors = (Tensor("TENSOR", kind, shape) for kind, shape in zip(kinds, shapes, strict=True))
     args = Arguments(tuple(tensors), ranges=dict.fromkeys("12", (_ONES[dtype], _ONES[dtype] + 1)))
-    work = 2.0 * cores * TURNS * all_rows * all_columns * words * numbers.terms
+    work = 2.0 * cores * TURNS * all_rows * all_columns * words * 4 / instruction.element_bytes
     name = f"{dtype}_tiles"
     return Probe(Finds.PEAK, name, f"{name}.so", args, cores, dtype, work=work), text
 
