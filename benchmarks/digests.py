@@ -47,8 +47,8 @@ from mallorn.workers.tvm.programs.loop_nests import nests
 from mallorn.workers.tvm.programs.parsed_program_cache import (
     parse_module,
     parse_tvm_target,
+    sum_registers,
     vector_lanes,
-    vector_registers,
 )
 from mallorn.workers.tvm.space.rebuild_schedule import rebuild
 from mallorn.workers.tvm.space.sketches import design_space
@@ -142,7 +142,7 @@ def compile_case(network: str, target: str, has_texts: bool = True) -> Compiled:
 def _first_guess(tir: str, target: Target) -> Texts:
     """Return the decisions of the first valid guess, and the code that is generated for it."""
     if target.is_cpu:
-        lanes, registers = vector_lanes(target.text), vector_registers(target.text)
+        lanes, registers = vector_lanes(target.text), sum_registers(target.text)
         machine = assume_typical_cpu(target.num_cores, lanes, registers)
     else:
         machine = assume_typical_gpu(str(target.attrs["arch"]))

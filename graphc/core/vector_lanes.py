@@ -9,6 +9,7 @@ MOST, LEAST = 16, 4  # limits of what the passes can use
 # TVM assumes 512 bits for every x86.
 X86 = {"avx512f": 16, "avx": 8, "sse2": 4}
 FEW, MANY = 16, 32  # vector registers
+X86_OPERANDS, OPERANDS = 4, 8  # those without sums; x86 reads some operands from memory
 
 
 def lanes() -> int:
@@ -27,8 +28,16 @@ def registers() -> int:
 
 def registers_of(target: Any) -> int:
     """Return the vector registers of an LLVM target: x86 has 32 only with AVX-512."""
-    has_few = target_has_features("sse2", target) and not target_has_features("avx512f", target)
-    return FEW if has_few else MANY
+    return FEW if _is_x86(target) and not target_has_features("avx512f", target) else MANY
+
+
+def sum_registers_of(target: Any) -> int:
+    """Return the vector registers of an LLVM target that can hold sums."""
+    return registers_of(target) - (X86_OPERANDS if _is_x86(target) else OPERANDS)
+
+
+def _is_x86(target: Any) -> bool:
+    return bool(target_has_features("sse2", target))
 
 
 def lanes_of(target: Any) -> int:

@@ -48,8 +48,8 @@ class CandidateCompiler(Child):
         """Return the number of 32-bit lanes in a vector register; 1 if not a CPU target."""
 
     @method(limit_sec=20.0)
-    def vector_registers(self, target: str) -> int:
-        """Return the number of vector registers of a CPU target."""
+    def sum_registers(self, target: str) -> int:
+        """Return the number of a CPU's vector registers that can hold sums."""
 
     @method(limit_sec=120.0)
     def design_space(self, tir: str, target: str) -> list[Sketch]:

@@ -15,7 +15,6 @@ from mallorn.core import compute_capability as cuda
 from mallorn.core.values.base import Value
 
 BITS: Final = re.compile(r"(?<!\d)(\d+)$")
-OPERAND_REGISTERS: Final = 4  # vector registers that hold no sums
 Tensor = tuple[str, tuple[int, ...]]  # type and shape
 Argument = tuple[str, str, Sequence[int]]  # role, type and shape, as stored in the dataset
 
@@ -93,10 +92,10 @@ def assume_typical_gpu(arch: str = _MIDDLING, device: GpuAttributes | None = Non
     )
 
 
-def assume_typical_cpu(cores: int, lanes: int, vector_registers: int = 0) -> Machine:
-    """Return a typical CPU with these cores, float32 lanes and vector registers, until one
-    is measured. Without registers, assume those of an x86 CPU with these lanes."""
-    registers = (vector_registers or (32 if lanes >= 16 else 16)) - OPERAND_REGISTERS
+def assume_typical_cpu(cores: int, lanes: int, registers: int = 0) -> Machine:
+    """Return a typical CPU with these cores, float32 lanes and registers for vector sums,
+    until one is measured. Without registers, assume those of an x86 CPU with these lanes."""
+    registers = registers or (28 if lanes >= 16 else 12)
     core_gflops = 4.0 * lanes * 2.5
     return Machine(
         cores=cores,

@@ -9,7 +9,7 @@ from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.searchers.roller.rank_candidates import ranked
 from mallorn.workers.tvm.programs.buffer_bounds import check_schedule
 from mallorn.workers.tvm.programs.loop_nests import nests
-from mallorn.workers.tvm.programs.parsed_program_cache import vector_lanes, vector_registers
+from mallorn.workers.tvm.programs.parsed_program_cache import sum_registers, vector_lanes
 from mallorn.workers.tvm.space.rebuild_schedule import rebuild
 from mallorn.workers.tvm.space.sketches import design_space
 
@@ -20,7 +20,7 @@ def first_guess(function: Any, target: str) -> Any:
     """Return the module of a tensor function under the first valid guess."""
     mod = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     tir = tvm.ir.save_json(mod)
-    machine = assume_typical_cpu(1, vector_lanes(target), vector_registers(target))
+    machine = assume_typical_cpu(1, vector_lanes(target), sum_registers(target))
     sketches = {sketch.key: sketch for sketch in design_space(tir, target)}
     for guess in ranked([*sketches.values()], nests(tir), machine, GUESSES):
         schedule = rebuild(tir, target, sketches[guess.sketch].trace, guess.decisions)
