@@ -1,4 +1,4 @@
-"""Products of bytes compiled for aarch64 have the sums of integers when an emulated CPU runs them."""
+"""What is compiled for aarch64 computes what it should when an emulated CPU runs it."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from tvm import relax
 
 from benchmarks.networks.quantised import QUANTISED
 from mallorn.graphc.export.build_library import build_executable, export_library
-from mallorn.graphc.quant.dot_products import Int8DotProducts
+from mallorn.graphc.quant.dot_products import Fp16DotProducts, Int8DotProducts
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
 from tests.fixtures.other_cpu import OtherCpu
 from tests.unit.graphc import networks
@@ -44,7 +44,7 @@ def call(mod: Any, target: str, other_cpu: OtherCpu, numbers: Any, folder: Path)
     """Return what a module computes there; its products of bytes have the schedules of first guesses."""
     tvm_target, library = as_tvm_target(target), folder / "aarch64.so"
     with tvm_target:
-        scheduled = schedule_first_guess(mod, target, re.compile(r"int\d_|tiles"))
+        scheduled = schedule_first_guess(mod, target, re.compile(r"int\d_|fp16_"))
         export_library(build_executable(scheduled, tvm_target), str(library), tvm_target, {})
     return other_cpu.call(library, numbers, folder)
 
@@ -73,6 +73,24 @@ def test_a_kernel_for_another_cpu_has_the_sums_of_integers(
     expected = networks.run(mod, matrix.astype("float32"))
     found = call(fused, target, other_cpu, matrix, tmp_path)
     np.testing.assert_array_equal(found.reshape(expected.shape), expected)
+
+
+@pytest.mark.parametrize("mcpu", ["neoverse-n1", "neoverse-v1"], ids=["converted", "FMLAL"])
+@pytest.mark.parametrize("case", [CASES["rows"], CASES["a window"]], ids=["rows", "a window"])
+def test_products_of_float16_for_another_cpu_have_float32_sums(
+    case: Any, mcpu: str, other_cpu: OtherCpu, tmp_path: Path
+) -> None:
+    data, kernel, options = case
+    target = json.dumps({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": mcpu, "num-cores": 1})
+    numbers, weights = (
+        networks.random(*shape).astype("float16").astype("float32") for shape in (data, kernel)
+    )
+    mod = networks.network(lambda _, x: product(x, weights, **options), data)
+    with as_tvm_target(target):
+        fused = networks.fused(networks.rewritten(Fp16DotProducts(), mod), as_tvm_target(target))
+    expected = networks.run(mod, numbers)
+    found = call(fused, target, other_cpu, numbers, tmp_path).view("float32").reshape(expected.shape)
+    assert networks.difference(found, expected) <= 1e-6
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)

@@ -24,7 +24,13 @@ from tvm.sym import Analyzer, ProofStrength
 
 from mallorn.core.errors import InvalidModel
 from mallorn.graphc.core.graph_rewriting import collect_nodes
-from mallorn.graphc.quant import dot_products, int8_instructions, tile_instruction, tile_instructions
+from mallorn.graphc.quant import (
+    arm_fp16_instructions,
+    dot_products,
+    int8_instructions,
+    tile_instruction,
+    tile_instructions,
+)
 from mallorn.graphc.quant.llvm_byte_dot_products import INSTRUCTIONS as BYTE_DOTS
 from mallorn.graphc.quant.llvm_byte_dot_products import build_quad_function
 from mallorn.workers.tvm.programs.allowed_programs import OPS, describe_refusal
@@ -63,7 +69,7 @@ _DOT: Final = re.compile(r"mallorn_block_(\d+)_(\d+)_(\d+)_\d+", re.ASCII)
 _SUMS_OF_DOTS: Final = {
     **{dot.function: dot.sums for dot in int8_instructions.INSTRUCTIONS.values()},
     **{build_quad_function(dot).name: "int32" for dot in BYTE_DOTS.values()},
-    dot_products.DOT: "float32",
+    **dict.fromkeys((dot_products.DOT, arm_fp16_instructions.FUNCTION), "float32"),
 }
 _TILE_ROW: Final = 64  # bytes of a row of sums
 # Of what our LLVM functions count, so that products have less than 64 bits.

@@ -1,4 +1,4 @@
-"""What LLVM makes of products of bytes for aarch64: dot products in the innermost loops, without spills."""
+"""What LLVM makes of products for aarch64: the best instructions in the innermost loops, without spills."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 import tvm
 
-from mallorn.graphc.quant.dot_products import Int8DotProducts
+from mallorn.graphc.quant.dot_products import Fp16DotProducts, Int8DotProducts
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
 from mallorn.workers.tvm.programs.tensor_intrinsics import load_intrinsics
 from tests.unit.graphc import networks
@@ -45,14 +45,20 @@ def innermost_loops(assembly: str) -> list[list[str]]:
 
 
 def kernel_assembly(case: Any, dtype: str, text: str) -> str:
+    """Return the code of a product's kernel under the first guess, for data of this type."""
     data, kernel, options = case
-    mod = network(data, random_of("int8", *kernel), dtype, **options)
+    if dtype in ("uint8", "int8"):
+        mod, change = network(data, random_of("int8", *kernel), dtype, **options), Int8DotProducts()
+    else:
+        weights = networks.random(*kernel)
+        mod = networks.network(lambda _, x: networks.product(x, weights, **options), data)
+        change = Fp16DotProducts() if dtype == "float16" else None
     with as_tvm_target(text):
-        fused = networks.fused(networks.rewritten(Int8DotProducts(), mod), as_tvm_target(text))
+        fused = networks.fused(change(mod) if change else mod, as_tvm_target(text))
     (function,) = (
         function
         for var, function in fused.functions.items()
-        if isinstance(function, tvm.tirx.PrimFunc) and "int8_" in var.name_hint
+        if isinstance(function, tvm.tirx.PrimFunc) and re.search("matmul|conv", var.name_hint)
     )
     built = tvm.tirx.build(first_guess(function, text), target=as_tvm_target(text))
     return str(built.inspect_source("asm"))
@@ -80,8 +86,34 @@ def test_inner_loops_multiply_bytes_by_the_cpus_instructions_and_spill_nothing(
     load_intrinsics("llvm", "aarch64-linux-gnu")
     assembly = kernel_assembly(CASES[name], dtype, text)
     word = dots if name in ("one row", "few channels") else tiles
-    hot = [loop for loop in innermost_loops(assembly) if any(f"\t{word}\t" in line for line in loop)]
+    assert_hot_loops(assembly, word)
+
+
+def assert_hot_loops(assembly: str, word: str) -> None:
+    """Innermost loops multiply by this instruction; their sums stay in registers, and nothing is spilled."""
+    hot = [loop for loop in innermost_loops(assembly) if any(f"\t{word}\tv" in line for line in loop)]
     assert hot
     assert not [line for loop in hot for line in loop if "[sp" in line]
-    # Sums stay in registers: no vector is stored in the loop that adds products.
     assert not [line for loop in hot for line in loop if re.match(r"\tst[rp]\tq", line)]
+
+
+_FLOATS: Final = [
+    ("float32", "generic", "fmla"),
+    ("float32", "neoverse-v1", "fmla"),
+    ("float16", "neoverse-v1", "fmlal2"),
+    ("float16", "neoverse-n1", "fmla"),  # without FMLAL
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "mcpu", "word"),
+    [
+        *((name, *floats) for name in ("rows", "a pointwise convolution") for floats in _FLOATS),
+        *(("a window", *floats) for floats in _FLOATS[:2]),
+    ],
+)
+def test_inner_loops_of_floats_multiply_and_add_vectors_and_spill_nothing(
+    name: str, dtype: str, mcpu: str, word: str
+) -> None:
+    load_intrinsics("llvm", "aarch64-linux-gnu")
+    assert_hot_loops(kernel_assembly(CASES[name], dtype, target(mcpu=mcpu)), word)
