@@ -93,7 +93,10 @@ NETWORKS: Final[Mapping[str, Frozen]] = {
     **{
         f"{name}-bf16": Frozen(_REAL[name], ("avx512", "amx"), "bf16") for name in ("mobilenetv2", "resnet18")
     },
-    **{f"{name}-fp16": Frozen(_REAL[name], ("sm_90a", "aarch64"), "fp16") for name in ("resnet18", "bert-small")},
+    **{
+        f"{name}-fp16": Frozen(_REAL[name], ("sm_90a", "aarch64"), "fp16")
+        for name in ("resnet18", "bert-small")
+    },
 }
 CASES: Final[list[Case]] = [(name, target) for name, frozen in NETWORKS.items() for target in frozen.targets]
 Texts = dict[str, str]  # by pass, or by task and part
