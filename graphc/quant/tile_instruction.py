@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-import ml_dtypes  # noqa: F401
 import numpy as np
 
 from mallorn.graphc.quant.dot_product_function import DotInstruction

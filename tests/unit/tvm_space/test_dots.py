@@ -89,6 +89,18 @@ def test_the_probe_of_another_cpu_multiplies_bytes_by_its_instruction(mcpu: str)
     assert f"\t{ARM[mcpu]}\tv" in built.inspect_source("asm")
 
 
+def test_the_probe_of_tiles_of_another_cpu_multiplies_by_its_instruction() -> None:
+    text = target(mtriple="aarch64-linux-gnu", mcpu="neoverse-v1")
+    by = instructions_of(parse_tvm_target(text))[0]
+    probe, source = probe_tiles(by, 1)
+    head = f"@T.prim_func(s_tir=True)\ndef {probe.function}"
+    source = source.replace("HEAD", head).replace("ATTRS", "    T.func_attr({'global_symbol': 'main'})")
+    built = tvm.tirx.build(tvm.script.from_source(source), target=parse_tvm_target(text))
+    assert "\tusmmla\tv" in built.inspect_source("asm")
+    left, columns = probe.args.args[1].shape, probe.args.args[0].shape[-1]
+    assert probe.work == 2 * TURNS * columns * 4 * np.prod(left)
+
+
 @pytest.mark.parametrize("mcpu", ["haswell", "alderlake", "skylake-avx512", "icelake-server", "znver4"])
 def test_the_probes_of_a_target_compile_and_sum_what_they_say(
     mcpu: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
