@@ -59,6 +59,7 @@ pytest.register_assert_rewrite(
 )
 
 pytest_plugins = [
+    "tests.fixtures.other_cpu",
     "tests.fixtures.answers",
     "tests.fixtures.control_groups",
     "tests.fixtures.coordinator",

@@ -44,7 +44,12 @@ from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target, run_steps
 from mallorn.workers.tvm.programs.buffer_bounds import check_schedule
 from mallorn.workers.tvm.programs.loop_nests import nests
-from mallorn.workers.tvm.programs.parsed_program_cache import parse_module, parse_tvm_target, vector_lanes
+from mallorn.workers.tvm.programs.parsed_program_cache import (
+    parse_module,
+    parse_tvm_target,
+    sum_registers,
+    vector_lanes,
+)
 from mallorn.workers.tvm.space.rebuild_schedule import rebuild
 from mallorn.workers.tvm.space.sketches import design_space
 from zoo import MODELS
@@ -88,7 +93,10 @@ NETWORKS: Final[Mapping[str, Frozen]] = {
     **{
         f"{name}-bf16": Frozen(_REAL[name], ("avx512", "amx"), "bf16") for name in ("mobilenetv2", "resnet18")
     },
-    **{f"{name}-fp16": Frozen(_REAL[name], ("sm_90a",), "fp16") for name in ("resnet18", "bert-small")},
+    **{
+        f"{name}-fp16": Frozen(_REAL[name], ("sm_90a", "aarch64"), "fp16")
+        for name in ("resnet18", "bert-small")
+    },
 }
 CASES: Final[list[Case]] = [(name, target) for name, frozen in NETWORKS.items() for target in frozen.targets]
 Texts = dict[str, str]  # by pass, or by task and part
@@ -137,7 +145,8 @@ def compile_case(network: str, target: str, has_texts: bool = True) -> Compiled:
 def _first_guess(tir: str, target: Target) -> Texts:
     """Return the decisions of the first valid guess, and the code that is generated for it."""
     if target.is_cpu:
-        machine = assume_typical_cpu(target.num_cores, vector_lanes(target.text))
+        lanes, registers = vector_lanes(target.text), sum_registers(target.text)
+        machine = assume_typical_cpu(target.num_cores, lanes, registers)
     else:
         machine = assume_typical_gpu(str(target.attrs["arch"]))
     sketches = {sketch.key: sketch for sketch in design_space(tir, target.text)}

@@ -140,6 +140,11 @@ BF16_PRODUCTS = Phase(
     ),
 )
 DIRECT_BF16_PRODUCTS = Phase(BF16_PRODUCTS.name, BF16_PRODUCTS.purpose, BF16_PRODUCTS.steps[1:])
+FP16_PRODUCTS = Phase(
+    "fp16 products",
+    "Rounds the factors of products to float16, and what several of them read once.",
+    (*_own_pass_steps("fp16_dot_products"), *_relax_steps("EliminateCommonSubexpr")),
+)
 COPIES = Phase(
     "copies",
     "Joins tensors part by part: slices, rows of tables, and with what follows computed on the way.",
@@ -265,6 +270,7 @@ BEFORE_SCHEDULES: dict[str, tuple[Phase, ...]] = {
     "direct": _cpu_phases(FLOAT_PRODUCTS),
     "bf16": _cpu_phases(BF16_PRODUCTS),
     "direct-bf16": _cpu_phases(DIRECT_BF16_PRODUCTS),
+    "fp16": _cpu_phases(FP16_PRODUCTS),
     "plain": (PLAIN_LOWER,),
     "plain-gpu": (PLAIN_GPU_LOWER,),
     "tuned-gpu": _gpu_phases("float32"),
@@ -275,7 +281,7 @@ BEFORE_SCHEDULES: dict[str, tuple[Phase, ...]] = {
 # By recipe name: the phases after schedules are applied, if any.
 AFTER_SCHEDULES: dict[str, tuple[Phase, ...]] = {
     **dict.fromkeys(("plain-gpu", "tuned-gpu", "fp16-gpu", "bf16-gpu", "tf32-gpu"), (GPU_SCHEDULES,)),
-    **dict.fromkeys(("tuned", "direct", "bf16", "direct-bf16"), (WEIGHTS,)),
+    **dict.fromkeys(("tuned", "direct", "bf16", "direct-bf16", "fp16"), (WEIGHTS,)),
 }
 
 

@@ -125,6 +125,7 @@ def _convert(
         units=int(recurrent.shape[-1]),
         backwards=backwards,
         lanes=vector_lanes.lanes(),
+        registers=vector_lanes.registers(),
         resets_late=resets_late,
         functions=functions,
         has_peepholes=inputs[_PEEPHOLES] is not None,

@@ -21,6 +21,7 @@ NOT_IN_RECIPES = frozenset(
 # give it. Its class has the same name in CamelCase: WrapExternCalls is "wrap_extern_calls".
 OWN_PASSES = {
     "bf16_dot_products": "quant.dot_products",
+    "fp16_dot_products": "quant.dot_products",
     "cancel_transposes": "layout.transposes",
     "clip_to_max_min": "layout.prepare_convert_layout",
     "compute_in_integers": "quant.compute_in_integers",

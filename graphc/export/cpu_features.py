@@ -19,7 +19,7 @@ X86 = {
 }  # fmt: skip
 ARM = {
     "neon": "asimd", "fullfp16": "asimdhp", "dotprod": "asimddp", "lse": "atomics", "bf16": "bf16",
-    "i8mm": "i8mm", "sve": "sve", "sve2": "sve2", "sme": "sme",
+    "i8mm": "i8mm", "fp16fml": "asimdfhm", "sve": "sve", "sve2": "sve2", "sme": "sme",
 }  # fmt: skip
 # By architecture.
 FLAGS = {"x86_64": X86, "aarch64": ARM}

@@ -27,6 +27,7 @@ COMPILERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")  # compilers that TV
 FLOAT32, FP16, BF16, TF32 = "float32", "fp16", "bf16", "tf32"
 _ROUNDING = {
     ("bf16_dot_products", ""): BF16,
+    ("fp16_dot_products", ""): FP16,
     ("half_products", "bfloat16"): BF16,
     ("half_products", "float16"): FP16,
     ("tf32_products", ""): TF32,

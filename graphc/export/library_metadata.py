@@ -23,7 +23,7 @@ COMPILED_FEATURES = (
     "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16", "avx512fp16",
     "amx-tile", "amx-int8", "amx-bf16", "avxvnni", "avx512cd", "avx512vbmi",
     "ssse3", "sse4.1", "popcnt", "lzcnt", "bmi", "bmi2",
-    "neon", "dotprod", "fullfp16", "i8mm", "bf16", "sve", "sve2",
+    "neon", "dotprod", "fullfp16", "fp16fml", "i8mm", "bf16", "sve", "sve2",
 )  # fmt: skip
 
 

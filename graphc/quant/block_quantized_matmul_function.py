@@ -14,7 +14,7 @@ import numpy as np
 import tvm
 
 from mallorn.graphc.core import graph_rewriting
-from mallorn.graphc.quant import llvm_byte_dot_products
+from mallorn.graphc.quant import dot_product_function, llvm_byte_dot_products
 
 RULE = "mallorn_blocks"
 
@@ -51,7 +51,7 @@ class BlockQuantizedMatmul:
 def pack_weights(product: BlockQuantizedMatmul, weights: Any) -> Any:
     """Pack weights from [blocks, block, outputs] to reading order, [vectors, blocks, bytes]."""
     lanes, nibbles = product.instruction.lanes, product.bits == llvm_byte_dot_products.NIBBLES
-    halves_and_quad = (2, llvm_byte_dot_products.QUAD) if nibbles else (llvm_byte_dot_products.QUAD,)
+    halves_and_quad = (2, dot_product_function.QUAD) if nibbles else (dot_product_function.QUAD,)
     split = _filled(product, weights).reshape(product.blocks, -1, *halves_and_quad, product.vectors, lanes)
     ordered = np.moveaxis(np.moveaxis(split, -2, 0), -1, -2)  # vectors, blocks, steps, (halves,) lanes, quad
     if nibbles:

@@ -19,10 +19,11 @@ from mallorn.graphc.core.graph_rewriting import (
     permutation,
     sizes_of,
 )
+from mallorn.graphc.quant.dot_product_function import QUAD
 from mallorn.graphc.quant.dot_products import OFFSET
 from mallorn.graphc.quant.int8_depthwise_conv import NARROWEST
+from mallorn.graphc.quant.int8_instructions import required_instruction
 from mallorn.graphc.quant.quantized_value import BYTES, LIMITS, QuantizedValue, quantized_value
-from mallorn.graphc.quant.x86_int8_instructions import QUAD, required_instruction
 
 
 def shift_to_signed(value: Any) -> Any:

@@ -14,12 +14,14 @@ from tvm.s_tir.meta_schedule.schedule_rule import MultiLevelTilingWithIntrin, Re
 
 from mallorn.graphc.core import graph_rewriting
 
+QUAD = 4  # products of bytes per 32-bit lane
 PAIRS = "by_pairs"  # part of the names of rules for processors without VNNI
 
 
 @dataclass(frozen=True)
 class DotInstruction:
-    """An instruction: its schedule rule, lanes, products per lane (`terms`), data types."""
+    """An instruction: its schedule rule, lanes, products per lane (`terms`), data types, and
+    the LLVM function that wraps it."""
 
     rule: str
     lanes: int
@@ -27,6 +29,13 @@ class DotInstruction:
     data: str
     weights: str
     sums: str
+    function: str = ""  # empty if no schedule rule calls the instruction for one vector
+    text: str = ""
+    has_terms_first: bool = False  # the weights of all lanes for a term are contiguous
+
+    def order_weights(self, lane: Any, term: Any) -> tuple[Any, Any]:
+        """Return what belongs to the last two axes of packed weights, in their order."""
+        return (term, lane) if self.has_terms_first else (lane, term)
 
     @property
     def input_index(self) -> str:
@@ -34,31 +43,33 @@ class DotInstruction:
         return f"vko * {self.terms} + vki"
 
 
-def register(instruction: DotInstruction, function: str, text: str) -> None:
-    """Register an LLVM function as a tensor intrinsic, and the schedule rule that uses it."""
+def register(instruction: DotInstruction) -> None:
+    """Register the LLVM function as a tensor intrinsic, and the schedule rule that uses it."""
     lanes, terms = instruction.lanes, instruction.terms
+    rows, columns = instruction.order_weights(lanes, terms)
     head = f"""
 @T.prim_func(s_tir=True)
 def main(
     x: T.Buffer(({terms},), "{instruction.data}", offset_factor=1),
-    w: T.Buffer(({lanes}, {terms}), "{instruction.weights}", offset_factor=1),
+    w: T.Buffer(({rows}, {columns}), "{instruction.weights}", offset_factor=1),
     y: T.Buffer(({lanes},), "{instruction.sums}", offset_factor=1),
 ) -> None:
     with T.sblock("root"):
-        T.reads(y[0:{lanes}], x[0:{terms}], w[0:{lanes}, 0:{terms}])
+        T.reads(y[0:{lanes}], x[0:{terms}], w[0:{rows}, 0:{columns}])
         T.writes(y[0:{lanes}])
 """
+    weight = f"w[{', '.join(instruction.order_weights('vi', 'vk'))}]"
     meaning = f"""
         for i, k in T.grid({lanes}, {terms}):
             with T.sblock("update"):
                 vi, vk = T.axis.remap("SR", [i, k])
-                y[vi] = y[vi] + T.Cast("{instruction.sums}", x[vk]) * T.Cast("{instruction.sums}", w[vi, vk])
+                y[vi] = y[vi] + T.Cast("{instruction.sums}", x[vk]) * T.Cast("{instruction.sums}", {weight})
 """
     implementation = f"""
-        T.attr(0, "pragma_import_llvm", {text!r})
+        T.attr(0, "pragma_import_llvm", {instruction.text!r})
         y[T.ramp(T.int32(0), 1, {lanes})] = T.call_pure_extern(
             "{instruction.sums}x{lanes}",
-            "{function}",
+            "{instruction.function}",
             y.vload([0], "{instruction.sums}x{lanes}"),
             T.broadcast(T.reinterpret("int32", x.vload([0], "{instruction.data}x{terms}")), {lanes}),
             T.reinterpret("int32x{lanes}", w.vload([0, 0], "{instruction.weights}x{lanes * terms}")),
@@ -103,13 +114,15 @@ class Sums:
 
 
 def pack_weights(instruction: DotInstruction, weights: Any) -> Any:
-    """Pack [..., inputs, outputs] as [outputs/lanes, ..., inputs/terms, lanes, terms]."""
+    """Pack [..., inputs, outputs] as [outputs/lanes, ..., inputs/terms, lanes, terms]
+    or [..., terms, lanes]."""
     *kernel, inputs, outputs = weights.shape
     padding = graph_rewriting.round_up_to_vectors(outputs, instruction.lanes) - outputs
     split = np.pad(weights, [(0, 0)] * (len(kernel) + 1) + [(0, padding)]).reshape(
         *kernel, inputs // instruction.terms, instruction.terms, -1, instruction.lanes
     )
-    return np.ascontiguousarray(np.moveaxis(np.moveaxis(split, -2, 0), -2, -1))
+    packed = np.moveaxis(split, -2, 0)
+    return np.ascontiguousarray(packed if instruction.has_terms_first else np.moveaxis(packed, -2, -1))
 
 
 def build_dot_function(instruction: DotInstruction, sums: Sums) -> Any:
@@ -127,11 +140,12 @@ def build_dot_function(instruction: DotInstruction, sums: Sums) -> Any:
     values = [f"v{axis}" for axis in axes]
     place = [f"v{axis}" for axis in sums.window_axes or rows[: len(sums.kernel)]]
     x = f"x[{', '.join(sums.read)}]"
-    w = f"w[{', '.join(['vjo', *place, 'vko', 'vji', 'vki'])}]"
+    w = f"w[{', '.join(['vjo', *place, 'vko', *instruction.order_weights('vji', 'vki')])}]"
     is_full = outputs % lanes == 0
     every = graph_rewriting.numbers((*sizes, vectors * lanes))
     z = f"{'y' if is_full else 'z'}[{', '.join(f'v{row}' for row in rows)}, vjo * {lanes} + vji]"
-    packed_sizes = graph_rewriting.numbers((vectors, *sums.kernel, steps[0], lanes, instruction.terms))
+    vector = instruction.order_weights(lanes, instruction.terms)
+    packed_sizes = graph_rewriting.numbers((vectors, *sums.kernel, steps[0], *vector))
     return graph_rewriting.parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(

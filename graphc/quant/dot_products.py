@@ -1,17 +1,18 @@
-"""Multiply by constant weights with instructions that sum two bfloat16 or four byte products per lane.
+"""Multiply by constant weights with instructions that sum two 16-bit or four byte products per lane.
 
-In bfloat16, data is rounded before a product; sums stay float32. The instruction vdpbf16ps
-computes 16 results, so weights are packed as it reads them: two rows of 16 columns
-interleaved.
+In bfloat16 and float16, data is rounded before a product; sums stay
+float32. Weights are packed as instructions read them: vdpbf16ps computes 16 results, from
+two rows of 16 columns interleaved.
 
-The instruction for bytes sums in 32 bits and reads unsigned data and signed weights, so
-signed data is shifted up by 128, and unsigned weights minus a zero point are shifted into
-int8. The data's zero point, times each column's sum of weights, is subtracted from the sums,
+An instruction for bytes sums in 32 bits and reads signed weights, and data with or without
+a sign, so data of the other type is shifted by 128, and unsigned weights minus a zero point
+are shifted into int8. The data's zero point, times each column's sum of weights, is subtracted from the sums,
 and so is the weights' shift, times each window's sum of data.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import ml_dtypes
 import numpy as np
@@ -21,9 +22,10 @@ from tvm.target.codegen import target_has_features
 
 from mallorn.graphc.core.graph_pass import Graph, Leave, Pass, Report, Unsupported, operator_name
 from mallorn.graphc.core.graph_rewriting import copy_convolution, is_channels_last, permutation, sizes_of
-from mallorn.graphc.quant import dot_product_function, padded_sums
+from mallorn.graphc.quant import arm_fp16_instructions, dot_product_function, padded_sums
+from mallorn.graphc.quant.dot_product_function import QUAD, DotInstruction
+from mallorn.graphc.quant.int8_instructions import INSTRUCTIONS, required_instruction
 from mallorn.graphc.quant.quantized_value import BYTES
-from mallorn.graphc.quant.x86_int8_instructions import INSTRUCTIONS, QUAD, required_instruction
 
 LANES, PAIR = 16, 2  # lanes of the instruction, and products per lane
 DOT = "mallorn_dot_bf16"
@@ -40,12 +42,12 @@ define linkonce_odr <16 x float> @{DOT}(<16 x float> %sums, <16 x i32> %x, <16 x
 }}
 """
 NARROW = "bfloat16"
-INSTRUCTION = dot_product_function.DotInstruction(DOT, LANES, PAIR, NARROW, NARROW, "float32")
+INSTRUCTION = DotInstruction(DOT, LANES, PAIR, NARROW, NARROW, "float32", DOT, LLVM)
 OFFSET = 128  # shift from signed to unsigned bytes
 _EXACT = 2**24 // 255  # bytes whose sum is exact in float32
 _WIDER = {"int8": ("int16", "int32"), "uint8": ("int16", "int32"), "int16": ("int32",)}
 
-dot_product_function.register(INSTRUCTION, DOT, LLVM)
+dot_product_function.register(INSTRUCTION)
 
 
 @dataclass(frozen=True)
@@ -61,23 +63,30 @@ class Bf16DotProducts(Pass[RoundedProduct]):
 
     name, match = "bf16_dot_products", ("relax.matmul", "relax.nn.conv2d")
     after = ("conv3x3_to_winograd",)
-    rules = (DOT,)
+    rules: ClassVar[tuple[str, ...]] = (DOT,)
+    narrow: ClassVar = NARROW
+    instructions: ClassVar[Mapping[str, DotInstruction]] = {"avx512bf16": INSTRUCTION}
 
     def apply(self, mod: Any) -> tuple[Any, Report]:
-        """Rewrite the module. Raises Unsupported if the target lacks bfloat16 products."""
+        """Rewrite the module. Raises Unsupported if the target lacks products of this type."""
         target = tvm.target.Target.current()
-        if target is None or not target_has_features("avx512bf16", target):
-            raise Unsupported("the target's CPU has no avx512bf16 instructions")
+        has = (feature for feature in self.instructions if target and target_has_features(feature, target))
+        if (feature := next(has, None)) is None:
+            raise Unsupported(f"the target's CPU has no {list(self.instructions)[-1]} instructions")
+        self.instruction = self.instructions[feature]
         return super().apply(mod)
 
     def check(self, call: Any, g: Graph) -> RoundedProduct:
         data, weights = call.args
+        largest = float(ml_dtypes.finfo(self.narrow).max)  # type: ignore[no-untyped-call]
+        if g.is_constant(weights) and np.abs(g.array(weights)).max(initial=0) > largest:
+            raise Leave(f"a weight is larger than any {self.narrow}")
         if operator_name(call) == "relax.matmul":
-            padded_sums.check_weights(call, INSTRUCTION, g)
+            padded_sums.check_weights(call, self.instruction, g)
             if sizes_of(data)[-1] % PAIR:
                 raise Leave("the number of inputs of the product is odd")
             # Stacks must be rounded already.
-            if data.ty.dtype != NARROW or not weights.ty.ndim == data.ty.ndim == 3:
+            if data.ty.dtype != self.narrow or not weights.ty.ndim == data.ty.ndim == 3:
                 padded_sums.check_rows(call)
             return RoundedProduct(data, padded_sums.describe_row_product)
         if not is_channels_last(call):
@@ -85,10 +94,10 @@ class Bf16DotProducts(Pass[RoundedProduct]):
         groups, channels = int(call.attrs.groups), sizes_of(data)[-1]
         if 1 < groups == channels:
             # Depthwise: the instruction does not apply, but the data to read is halved.
-            if weights.ty.dtype == NARROW:
-                raise Leave("the factors of the convolution are bfloat16 already")
+            if weights.ty.dtype == self.narrow:
+                raise Leave(f"the factors of the convolution are {self.narrow} already")
             return RoundedProduct(data, None)
-        padded_sums.check_weights(call, INSTRUCTION, g)
+        padded_sums.check_weights(call, self.instruction, g)
         if any(int(number) != 1 for number in (*call.attrs.dilation, groups)):
             raise Leave("the convolution has dilation or groups")
         if channels % PAIR == 0:
@@ -99,22 +108,32 @@ class Bf16DotProducts(Pass[RoundedProduct]):
         return RoundedProduct(transpose.args[0], padded_sums.describe_channels_first_sums)
 
     def rewrite(self, call: Any, facts: RoundedProduct, g: Graph) -> Any:
-        data, weights = facts.data, g.array(call.args[1]).astype(ml_dtypes.bfloat16)
-        data = data if data.ty.dtype == NARROW else relax.op.astype(data, NARROW)
+        data, weights = facts.data, g.array(call.args[1]).astype(self.narrow)
+        data = data if data.ty.dtype == self.narrow else relax.op.astype(data, self.narrow)
         if facts.layout is None:
             return copy_convolution(call, data, relax.const(weights), out_dtype="float32")
-        dot_sums = facts.layout(call, weights, INSTRUCTION)
+        dot_sums = facts.layout(call, weights, self.instruction)
         # Pad planes even if the margins are empty: tuned tasks include this operator.
         planes = facts.layout is padded_sums.describe_channels_first_sums
         padded_data = relax.op.nn.pad(data, dot_sums.margins) if planes else dot_sums.pad(data)
-        return dot_sums.call(g, INSTRUCTION, f"bf16_{operator_name(call).rpartition('.')[2]}", padded_data)
+        name = f"{self.name.partition('_')[0]}_{operator_name(call).rpartition('.')[2]}"
+        return dot_sums.call(g, self.instruction, name, padded_data)
+
+
+class Fp16DotProducts(Bf16DotProducts):
+    """Multiplies by constant weights in float16, two products per lane where possible."""
+
+    name = "fp16_dot_products"
+    narrow = "float16"
+    instructions = arm_fp16_instructions.INSTRUCTIONS
+    rules = tuple(instruction.rule for instruction in instructions.values())
 
 
 @dataclass(frozen=True)
 class ByteProduct:
     """A product of bytes: instruction, data and its zero point, and constant weights."""
 
-    instruction: dot_product_function.DotInstruction
+    instruction: DotInstruction
     data: Any
     zero: Any | None  # a 0-dimensional array, or an expression
     weights: Any  # int8, after the shift
@@ -147,7 +166,7 @@ class ByteProduct:
         zero = self.wide_zero("int16")
         centred = relax.op.subtract(relax.op.astype(data, "int16"), zero)
         centred = dot_sums.pad(centred)
-        return relax.op.astype(relax.op.add(centred, zero), "uint8")
+        return relax.op.astype(relax.op.add(centred, zero), self.instruction.data)
 
     def wide_zero(self, dtype: str) -> Any:
         zero = relax.const(np.array(self.zero_byte)) if self.has_known_zero else self.zero
@@ -164,11 +183,14 @@ class ByteProduct:
         sums = copy_convolution(call, relax.op.astype(sums, "float32"), ones, out_dtype="float32")
         return relax.op.astype(sums, "int32")
 
-    def without_sign(self) -> "ByteProduct":
-        if self.data.ty.dtype == "uint8":
+    def shifted_for_instruction(self) -> "ByteProduct":
+        """Return the product with data and zero point shifted to the type that the instruction reads."""
+        dtype = self.instruction.data
+        if self.data.ty.dtype == dtype:
             return self
-        data = relax.op.astype(_shift_to_unsigned(self.data), "uint8")
-        zero = np.array(self.zero_byte + OFFSET) if self.has_known_zero else _shift_to_unsigned(self.zero)
+        offset = OFFSET if dtype == "uint8" else -OFFSET
+        data = relax.op.astype(_shift(self.data, offset), dtype)
+        zero = np.array(self.zero_byte + offset) if self.has_known_zero else _shift(self.zero, offset)
         return replace(self, data=data, zero=zero)
 
 
@@ -180,7 +202,7 @@ class Int8DotProducts(Pass[ByteProduct]):
     rules = tuple(instruction.rule for instruction in INSTRUCTIONS.values())
 
     def check(self, call: Any, g: Graph) -> ByteProduct:
-        instruction = required_instruction()
+        required_instruction()
         if operator_name(call) == "relax.matmul":
             padded_sums.check_rows(call)
         else:
@@ -190,8 +212,6 @@ class Int8DotProducts(Pass[ByteProduct]):
                 raise Leave("the convolution has groups")
             if sizes_of(call.args[0])[-1] % QUAD and int(call.attrs.dilation[1]) != 1:
                 raise Leave("the channels are not a multiple of 4, and the convolution is dilated")
-        padded_sums.check_weights(call, instruction, g)
-
         # The factors before casts, a transpose and a zero point.
         data, zero = _strip_widening_casts(g, call.args[0]), None
         transpose = g.producer(data, "relax.permute_dims")
@@ -203,6 +223,8 @@ class Int8DotProducts(Pass[ByteProduct]):
             zero = g.array(zero) if g.is_constant(zero) else zero
         if data.ty.dtype not in BYTES:
             raise Leave("the data is not int8 or uint8")
+        instruction = required_instruction(str(data.ty.dtype))
+        padded_sums.check_weights(call, instruction, g)
         weights = g.array(call.args[1]).astype("int32")
         shift = max(-OFFSET - int(weights.min()), 0) or min(OFFSET - 1 - int(weights.max()), 0)
         shifted = weights + shift
@@ -214,7 +236,7 @@ class Int8DotProducts(Pass[ByteProduct]):
         return ByteProduct(instruction, data, zero, shifted.astype("int8"), shift, axes)
 
     def rewrite(self, call: Any, facts: ByteProduct, g: Graph) -> Any:
-        name, product = operator_name(call).rpartition(".")[2], facts.without_sign()
+        name, product = operator_name(call).rpartition(".")[2], facts.shifted_for_instruction()
         layout: padded_sums.Layout = padded_sums.describe_window_row_sums
         if operator_name(call) == "relax.matmul":
             layout = padded_sums.describe_row_product
@@ -238,8 +260,8 @@ class Int8DotProducts(Pass[ByteProduct]):
         return sums
 
 
-def _shift_to_unsigned(value: Any) -> Any:
-    return relax.op.add(relax.op.astype(value, "int16"), relax.const(OFFSET, "int16"))
+def _shift(value: Any, offset: int) -> Any:
+    return relax.op.add(relax.op.astype(value, "int16"), relax.const(offset, "int16"))
 
 
 def _strip_widening_casts(g: Graph, value: Any) -> Any:

@@ -222,6 +222,8 @@ def _product(call: Any, instruction: llvm_byte_dot_products.Instruction, g: Grap
     if block % _STEP or (stored_blocks > 1 and stored_block % block):
         raise Leave("the size of the blocks does not suit the instruction")
     rows, blocks, bits, zero = sizes_of(call)[:-1], -(-inputs // block), weights.bits, weights.common_zero
+    if bits > instruction.most_bits:
+        raise Leave("the instruction does not multiply unsigned weights of 8 bits")
     product = BlockQuantizedMatmul(instruction, rows, outputs, blocks, int(block), bits, zero)
     return KeptWeights(weights, product)
 

@@ -4,13 +4,17 @@ Each float input becomes an integer of 13 to 15 bits in two bytes, with a scale 
 """
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import tvm
 from tvm.target.codegen import target_has_features
 
-QUAD = 4  # bytes that the instruction multiplies for each number of its vector
+from mallorn.graphc.quant import arm_int8_instructions
+from mallorn.graphc.quant.dot_product_function import QUAD
+
 NIBBLES, BYTES = 4, 8  # bits of a weight
 _QUADS = "mallorn_quads"  # name of the function that wraps the instruction
 _LEAST = 1e-30  # a block whose largest input is smaller counts as zeros
@@ -18,11 +22,13 @@ _LEAST = 1e-30  # a block whose largest input is smaller counts as zeros
 
 @dataclass(frozen=True)
 class Instruction:
-    """A sequence of one or three x86 instructions that adds four products of bytes to each lane."""
+    """A sequence of one or three instructions that adds four products of bytes to each lane."""
 
     features: str
     lanes: int
     steps: tuple[str, ...]
+    most_bits: int = BYTES  # of a weight, fewer if it is read with a sign
+    format_function: Callable[[str], str] | None = None  # takes a name; None for x86
 
     def largest_upper_byte(self, bits: int) -> int:
         """Return the largest upper byte of inputs: pairs of products fit in 16 bits."""
@@ -43,6 +49,16 @@ INSTRUCTIONS = {
     "avxvnni": Instruction("+avx2,+avxvnni", 8, ("avx512.vpdpbusd.256",)),
     "avx512bw": Instruction("+avx512f,+avx512bw", 16, ("avx512.pmaddubs.w.512", "avx512.pmaddw.d.512")),
     "avx2": Instruction("+avx2", 8, ("avx2.pmadd.ub.sw", "avx2.pmadd.wd")),
+    **{
+        feature: Instruction(
+            f"+neon,+{feature}",
+            arm_int8_instructions.LANES,
+            (name,),
+            most_bits,
+            partial(arm_int8_instructions.format_dot, feature=feature, instruction=name),
+        )
+        for feature, name, most_bits in (("i8mm", "usdot", BYTES), ("dotprod", "sdot", NIBBLES))
+    },
 }
 
 
@@ -67,7 +83,7 @@ def build_quad_function(instruction: Instruction) -> Function:
 def best_quad_function(lanes: int) -> Function | None:
     """Return it for the target's vectors; None without an instruction that is exact."""
     best = best_instruction()
-    is_exact = best is not None and best.lanes == lanes and len(best.steps) == 1
+    is_exact = best is not None and best.lanes == lanes and len(best.steps) == 1 and best.most_bits == BYTES
     return build_quad_function(best) if best and is_exact else None
 
 
@@ -198,6 +214,8 @@ class _Body:
 def _multiply(instruction: Instruction) -> str:
     """Return an LLVM function for the instruction; without VNNI, it sums pairs first."""
     lanes = instruction.lanes
+    if instruction.format_function is not None:
+        return instruction.format_function(f"{_QUADS}_{lanes}")
     vector, pairs, singles = f"<{lanes} x i32>", f"<{2 * lanes} x i16>", f"<{4 * lanes} x i8>"
     head = f"""
 define linkonce_odr {vector} @{_QUADS}_{lanes}({vector} %sums, {vector} %w, {vector} %x)

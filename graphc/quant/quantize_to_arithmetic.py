@@ -6,8 +6,8 @@ import numpy as np
 from tvm import relax
 
 from mallorn.graphc.core.graph_pass import Graph, Leave, Pass, operator_name
+from mallorn.graphc.quant.int8_instructions import required_instruction
 from mallorn.graphc.quant.quantized_value import LIMITS
-from mallorn.graphc.quant.x86_int8_instructions import required_instruction
 
 
 class QuantizeToArithmetic(Pass[None]):

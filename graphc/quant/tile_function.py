@@ -1,4 +1,4 @@
-"""Build products with constant weights by AMX tiles, as tensor functions.
+"""Build products with constant weights by tile instructions, as tensor functions.
 
 Two tiles of rows are multiplied by two of columns at once. The tiles of rows follow each
 other, or lie in two rows of an image no wider than a tile. The last tiles may have fewer
@@ -9,7 +9,7 @@ tiles computes the same in loops.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -20,7 +20,7 @@ from mallorn.graphc.core import graph_rewriting
 from mallorn.graphc.core.graph_pass import Graph
 from mallorn.graphc.quant import dot_product_function, tile_instructions
 from mallorn.graphc.quant.dot_product_function import DotInstruction, Sums
-from mallorn.graphc.quant.tile_instructions import (
+from mallorn.graphc.quant.tile_instruction import (
     ALLOWED,
     BYTES,
     COLUMNS,
@@ -79,14 +79,10 @@ class TiledSums:
     @property
     def elements_per_multiply(self) -> int:
         """Elements of a run multiplied at once; 0 if they fill less than half a row."""
-        size, terms = self.element_bytes, self.instruction.numbers.terms
+        size, terms = self.instruction.element_bytes, self.instruction.numbers.terms
         fits = [count for count in range(terms, BYTES // size + 1, terms) if self.run_length % count == 0]
         numbers = max(fits, default=0)
         return numbers if numbers * size >= LEAST_BYTES else 0
-
-    @property
-    def element_bytes(self) -> int:
-        return BYTES // COLUMNS // self.instruction.numbers.terms
 
     @property
     def computed_shape(self) -> tuple[int, ...]:
@@ -121,10 +117,12 @@ class TiledSums:
 
 def divide_into_tiles(sums: Sums, dot: DotInstruction) -> TiledSums | None:
     """Divide a product into tiles; None without tiles, or if they would be too empty."""
-    instruction = tile_instructions.BY_TYPE.get(dot.data)
-    if instruction is None or sums.strides is None or not tile_instructions.has_tiles(instruction):
+    instruction = tile_instructions.best_instruction(dot.data)
+    if instruction is None or sums.strides is None or sums.inputs % instruction.numbers.terms:
         return None
-    tiling = TiledSums(instruction, sums)
+    index = instruction.numbers.input_index
+    read = tuple(part.replace(dot.input_index, index) for part in sums.read)
+    tiling = TiledSums(instruction, replace(sums, read=read))
     rows = tiling.rows_per_block * (FACTORS if tiling.spans_two_image_rows else 1)
     columns = graph_rewriting.is_worth_padding(sums.result[-1], WIDTH)
     return tiling if tiling.elements_per_multiply and rows >= LEAST_ROWS and columns else None
@@ -205,7 +203,7 @@ def _block_shape(tiled: TiledSums) -> tuple[int, ...]:
 def _arguments(tiled: TiledSums) -> str:
     sums = tiled.sums
     first_terms = {f"v{axis}": "0" for axis in (*sums.window_axes, "ko", "ki")}
-    row, place = (stride * tiled.element_bytes for stride in sums.strides or ())
+    row, place = (stride * tiled.instruction.element_bytes for stride in sums.strides or ())
     place_of = ", ".join(["vi0"] if sums.stacked else ["0"] * len(sums.kernel))
     weights = (f"w[{_joined(f'vj * {FACTORS} + {tile}', place_of, '0, 0, 0')}]" for tile in (0, 1))
     data = (f"x[{tiled.data(**first_terms, **tiled.format_row_index(tile, '0'))}]" for tile in "01")
@@ -215,7 +213,7 @@ def _arguments(tiled: TiledSums) -> str:
         else ("t[0, 0]", f"t[{tiled.first_tile_rows}, 0]")
     )
     at_once = tiled.elements_per_multiply
-    steps, wide = tiled.run_length // at_once, at_once * tiled.element_bytes
+    steps, wide = tiled.run_length // at_once, at_once * tiled.instruction.element_bytes
     sizes = [f"T.int64({number})" for number in (row, place, tiled.runs_per_window, steps, wide)]
     x, w, t = (
         ", ".join(f"T.address_of({element})" for element in elements) for elements in (data, weights, results)

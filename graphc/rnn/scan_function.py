@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from mallorn.graphc.core.graph_rewriting import OPAQUE, OPERATOR, WORK, largest_factor, parse_tvmscript
-from mallorn.graphc.quant.llvm_byte_dot_products import QUAD, Function
+from mallorn.graphc.quant.dot_product_function import QUAD
+from mallorn.graphc.quant.llvm_byte_dot_products import Function
 
-# Vectors summed at the same time, to hide the latency of additions, and as registers allow.
-BUSY, REGISTERS = 8, {16: 24}
-FEWER = 12
+# Vectors summed at the same time, to hide the latency of additions, and their share of registers.
+BUSY, OF_SUMS = 8, 0.75
 LARGEST_HALF = 2**15 - 1  # what stands for a state's bound
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
@@ -36,6 +36,7 @@ class Scan:
     units: int
     backwards: tuple[bool, ...]  # whether each direction is reversed
     lanes: int
+    registers: int
     resets_late: bool = True  # a GRU resets its state after the product, not before
     functions: tuple[str, ...] = ()  # of gates, candidates and results, as ONNX orders them
     has_peepholes: bool = False  # an LSTM whose gates see the cell
@@ -54,7 +55,7 @@ class Scan:
     @property
     def rows(self) -> int:
         """Number of sequences computed together, which share reads of the weights."""
-        return int(largest_factor(self.batch, REGISTERS.get(self.lanes, FEWER) // self.gates))
+        return int(largest_factor(self.batch, int(OF_SUMS * self.registers) // self.gates))
 
     @property
     def wide(self) -> int:

@@ -32,7 +32,7 @@ from mallorn.graphc.core.graph_rewriting import (
     largest_factor,
     split_in_two,
 )
-from mallorn.graphc.quant import block_quantized_matmul_function, tile_instructions
+from mallorn.graphc.quant import block_quantized_matmul_function, tile_instruction
 
 # Operator of blocks that read a vector in several parts; TVM would re-lay it for one part.
 BY_PART = "concatenate"
@@ -60,7 +60,7 @@ class WrapExternCalls(TensorFunctionPass[None]):
 class KeepPackedWeights(TensorFunctionPass[None]):
     """Keeps schedules from changing the layout of packed weights and concatenated parts."""
 
-    name, rules = "keep_packed_weights", (block_quantized_matmul_function.RULE, tile_instructions.RULE)
+    name, rules = "keep_packed_weights", (block_quantized_matmul_function.RULE, tile_instruction.RULE)
 
     def check(self, function: Any) -> None:
         annotations = [block.annotations for block in collect_nodes(function, SBlock)]

@@ -107,7 +107,7 @@ class JobOptions(BaseModel):
         Literal["float32", "bf16", "fp16", "tf32"],
         Field(
             description="Data type of the factors of products; sums stay float32. "
-            "bf16 is for CPUs with AVX512-BF16 and GPUs from sm_80 on, fp16 for CUDA GPUs, and "
+            "bf16 is for CPUs with AVX512-BF16 and GPUs from sm_80 on, fp16 for CUDA GPUs and aarch64, and "
             "tf32 (float32 with 10 bits of mantissa) for GPUs from sm_80 on."
         ),
     ] = "float32"

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from hashlib import sha256
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +12,8 @@ import onnxruntime
 import pytest
 
 from mallorn import Job
-from tests.fixtures.command_line import ROOT, mallorn
-from tests.fixtures.debian import unpacked
-from tests.fixtures.emulated import AARCH64, EMULATOR
+from tests.fixtures.command_line import mallorn
+from tests.fixtures.other_cpu import OtherCpu
 from tests.fixtures.service import JOB_SEC, Service
 
 CALL = """
@@ -86,40 +84,13 @@ def test_the_command_fetches_it_alone(service: Service, job: Job, folder: Path, 
     assert [file.name for file in tmp_path.iterdir()] == ["model.so"]
 
 
-def zig(*words: object) -> None:
-    command = [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-gnu.2.28", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.fixture
-def other_cpu() -> list[str]:
-    """The command that runs a program of the other CPU, with TVM's runtime for it."""
-    if find_spec("ziglang") is None or not (AARCH64 / "tvm").is_dir():
-        pytest.fail("the linker and TVM's runtime for aarch64 are not here: make cross")
-    debian = unpacked(*EMULATOR)
-    system = debian / "usr" / "aarch64-linux-gnu"
-    folders = system / "lib", AARCH64 / "tvm_ffi" / "lib", AARCH64 / "tvm" / "lib"
-    paths = f"LD_LIBRARY_PATH={':'.join(map(str, folders))}"
-    return [str(debian / "usr" / "bin" / "qemu-aarch64-static"), "-L", str(system), "-E", paths]
-
-
 def test_a_library_for_another_cpu_computes_the_same_there(
-    other_cpu: list[str], folder: Path, networks: Path, numbers: object, tmp_path: Path
+    other_cpu: OtherCpu, folder: Path, networks: Path, numbers: object, tmp_path: Path
 ) -> None:
-    library, program = tmp_path / "aarch64.so", tmp_path / "call"
+    library = tmp_path / "aarch64.so"
     words = "compile", str(networks / "mlp.onnx"), "--schedules", str(folder), "-o", str(library)
     compiled = mallorn(*words, "--for", "aarch64")
     assert compiled.returncode == 0, compiled.stderr
 
-    libraries = [f"-L{AARCH64 / 'tvm_ffi' / 'lib'}", f"-L{AARCH64 / 'tvm' / 'lib'}", "-Wl,--no-as-needed"]
-    source = ROOT / "tests" / "fixtures" / "call_library.c"
-    headers = f"-I{AARCH64 / 'tvm_ffi' / 'include'}"
-    zig("-O1", source, "-o", program, headers, *libraries, "-ltvm_runtime", "-ltvm_ffi")
-
-    np.asarray(numbers).tofile(tmp_path / "in.bin")
-    files = str(library), str(tmp_path / "in.bin"), str(tmp_path / "out.bin")
-    command = [*other_cpu, str(program), *files, *map(str, SHAPE)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert error(np.fromfile(tmp_path / "out.bin", "float32"), networks, numbers) <= LARGEST_ERROR
+    output = other_cpu.call(library, np.asarray(numbers), tmp_path)
+    assert error(output.view("float32"), networks, numbers) <= LARGEST_ERROR

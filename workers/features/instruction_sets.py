@@ -100,7 +100,7 @@ X86: Final = InstructionSet(
 )
 ARM64: Final = InstructionSet(
     work=_compile_kind_patterns(
-        fma=r"f?n?m(?:la|ls|add|sub)|[su]dot|bfdot",
+        fma=r"f?n?m(?:la|ls|add|sub)|(?:us|su|[su]|bf)(?:dot|mmla)",
         multiply=r"f?n?mul|[su]mull",
         add=r"fadd|fsub|add|sub|faddp|addp|addv",
         divide=r"fdiv|[su]div|fsqrt|frecp|frsqrt",

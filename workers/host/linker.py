@@ -20,7 +20,7 @@ from mallorn.core.targets import CUDA, NATIVE
 INSTALL: Final = "apt-get install gcc"
 MOST_CHARS: Final = 600  # of a linker's words that are kept
 LEAST_FREE_BYTES: Final = 1 << 20
-INSTALL_CROSS: Final = "apt-get install lld   (or: pip install ziglang)"
+INSTALL_CROSS: Final = "pip install ziglang"
 #: What linkers call the instruction sets of targets.
 EMULATIONS: Final = {"aarch64": "aarch64linux", "riscv64": "elf64lriscv", "x86_64": "elf_x86_64"}
 _LLD = ("ld.lld",)  # it links for all of LLVM's instruction sets
@@ -85,13 +85,16 @@ def link_shared(
     options: Sequence[str] | None = None,
     *,
     instruction_set: str = NATIVE,
+    command: Sequence[str] = (),
     **_: Any,
 ) -> None:
-    """Link a library for an instruction set, as TVM's `export_library` asks.
+    """Link a library for an instruction set, as TVM's `export_library` asks; `command` links
+    in place of `link_command`.
 
     Raises HostFault, also if the linker refuses the objects: with `-shared` undefined symbols
     are no error, so a candidate does not cause it."""
-    words = [*link_command(instruction_set), "-o", output, *objects, *(options or ())]
+    linker = (*command, "-shared") if command else link_command(instruction_set)
+    words = [*linker, "-o", output, *objects, *(options or ())]
     try:
         process = subprocess.run(
             words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
@@ -107,7 +110,7 @@ def link_shared(
         raise_if_disk_unusable(Path(output).absolute().parent)
         cause = (process.stdout.strip() or f"exit status {process.returncode}")[-MOST_CHARS:]
         message = f"the linker cannot link a shared library for {instruction_set}: {cause}"
-        raise HostFault(message, hint=" ".join([*link_command(instruction_set)[:-1], "--version"]))
+        raise HostFault(message, hint=" ".join([*linker[:-1], "--version"]))
 
 
 def linker_for(instruction_set: str) -> Callable[..., None]:

@@ -47,6 +47,10 @@ class CandidateCompiler(Child):
     def vector_lanes(self, target: str) -> int:
         """Return the number of 32-bit lanes in a vector register; 1 if not a CPU target."""
 
+    @method(limit_sec=20.0)
+    def sum_registers(self, target: str) -> int:
+        """Return the number of a CPU's vector registers that can hold sums."""
+
     @method(limit_sec=120.0)
     def design_space(self, tir: str, target: str) -> list[Sketch]:
         """Return a program's sketches, in TVM's order and the same in every process."""

@@ -113,4 +113,5 @@ def assume_machine(target: Target, compiler: CandidateCompiler) -> Machine:
     """Return the peaks and caches to assume for a target until its machine is measured."""
     if not target.is_cpu:
         return assume_typical_gpu(str(target.attrs.get("arch", "")))
-    return assume_typical_cpu(target.num_cores, compiler.vector_lanes(target.text))
+    lanes, registers = compiler.vector_lanes(target.text), compiler.sum_registers(target.text)
+    return assume_typical_cpu(target.num_cores, lanes, registers)

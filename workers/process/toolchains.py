@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from mallorn.core.targets import CUDA, NATIVE
-from mallorn.workers.host.linker import EMULATIONS, NoLinker, link_command
+from mallorn.workers.host.linker import EMULATIONS, INSTALL_CROSS, find_zig, link_command
 
 
 @cache
@@ -27,9 +27,5 @@ def describe_cross_linkers() -> str:
 
 
 def _missing_linker(instruction_set: str) -> str:
-    """Return what is missing to link for another instruction set than this host's."""
-    try:
-        link_command(instruction_set)
-    except NoLinker as error:
-        return f"a linker for {instruction_set} ({error.hint})"
-    return ""
+    """Return what is missing to build for another instruction set: zig, which also compiles C."""
+    return "" if find_zig() else f"zig for {instruction_set} ({INSTALL_CROSS})"

@@ -15,7 +15,7 @@ from mallorn.workers.subprocesses.serve_calls import serve
 from mallorn.workers.subprocesses.typed_method import collect_handlers
 from mallorn.workers.tvm.compile.build_libraries import build
 from mallorn.workers.tvm.programs.loop_nests import nests
-from mallorn.workers.tvm.programs.parsed_program_cache import vector_lanes
+from mallorn.workers.tvm.programs.parsed_program_cache import sum_registers, vector_lanes
 from mallorn.workers.tvm.sessions.cpu_probes import build_one_probe, build_probes
 from mallorn.workers.tvm.sessions.cuda_probes import build_cuda_probes
 from mallorn.workers.tvm.space.lowered_views import compute_lowered_features
@@ -29,6 +29,7 @@ def build_probes_of_any_kind(target: str, folder: str) -> list[Probe]:
 
 ANSWERS: Final = (
     CandidateCompiler.vector_lanes.make_handler(vector_lanes),
+    CandidateCompiler.sum_registers.make_handler(sum_registers),
     CandidateCompiler.design_space.make_handler(design_space),
     CandidateCompiler.nests.make_handler(nests),
     CandidateCompiler.validate.make_handler(validate),

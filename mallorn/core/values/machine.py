@@ -92,9 +92,10 @@ def assume_typical_gpu(arch: str = _MIDDLING, device: GpuAttributes | None = Non
     )
 
 
-def assume_typical_cpu(cores: int, lanes: int) -> Machine:
-    """Return a typical CPU with these cores and float32 lanes, until one is measured."""
-    registers = 28 if lanes >= 16 else 12
+def assume_typical_cpu(cores: int, lanes: int, registers: int = 0) -> Machine:
+    """Return a typical CPU with these cores, float32 lanes and registers for vector sums,
+    until one is measured. Without registers, assume those of an x86 CPU with these lanes."""
+    registers = registers or (28 if lanes >= 16 else 12)
     core_gflops = 4.0 * lanes * 2.5
     return Machine(
         cores=cores,

@@ -212,11 +212,11 @@ def test_a_job_for_which_no_worker_can_build_opens_no_rounds_and_says_what_they_
     target = parse_target({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "num-cores": 4})
     workshop.target_id = workshop.write(lambda session: Targets(session).ensure(target).id)
     job = workshop.job()
-    lacks = {"aarch64": "a linker for aarch64 (apt-get install lld)"}
+    lacks = {"aarch64": "zig for aarch64 (pip install ziglang)"}
     see_worker(workshop, "bench-1", missing_tools=lacks)
     assert workshop.plan_rounds(job) == []
     assert workshop.state(job) == JobState.TUNING
-    assert "bench-1 lacks a linker for aarch64 (apt-get install lld)" in workshop.explanation(job)
+    assert "bench-1 lacks zig for aarch64 (pip install ziglang)" in workshop.explanation(job)
     see_worker(workshop, "bench-2", missing_tools={})
     assert workshop.plan_rounds(job) != []
 

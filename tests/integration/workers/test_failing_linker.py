@@ -16,6 +16,7 @@ from mallorn.workers.interfaces.tensor_arguments import Arguments
 from mallorn.workers.measure.build_candidates import Builds
 from mallorn.workers.measure.measurer_interface import MeasureInput, Program
 from mallorn.workers.measure.tvm_space import TvmSpace
+from mallorn.workers.process import toolchains
 from mallorn.workers.process.toolchains import missing_tools
 from mallorn.workers.process.worker_health import find_host_fault
 from mallorn.workers.subprocesses.process_pool import ChildPool
@@ -28,13 +29,14 @@ TARGET = parse_target({"kind": "llvm", "mtriple": f"{OTHER}-linux-gnu", "num-cor
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A PATH whose `ld.lld` prints a sentence and fails for the other instruction set."""
+    """A PATH whose `ld.lld` prints a sentence and fails for the other instruction set, on a host with zig."""
     linker = tmp_path / "tools" / "ld.lld"
     linker.parent.mkdir()
     fails = f"*{EMULATIONS[OTHER]}*) echo no libraries today; exit 1;;"
     linker.write_text(f'#!/bin/sh\ncase "$*" in {fails} esac\n')
     linker.chmod(0o755)
     monkeypatch.setenv("PATH", f"{linker.parent}:/usr/bin:/bin")
+    monkeypatch.setattr(toolchains, "find_zig", lambda: "zig")  # which would compile C
     for cached in (link_command, missing_tools):
         cached.cache_clear()
     yield f"{linker.parent}:/usr/bin:/bin"

@@ -101,6 +101,11 @@ def test_arm_is_counted() -> None:
     assert found["of 16 bytes"] == 1
 
 
+@pytest.mark.parametrize("word", ["sdot", "usdot", "sudot", "smmla", "usmmla", "bfmmla", "fmlal2"])
+def test_each_product_with_sums_of_arm_is_one(word: str) -> None:
+    assert counts("llvm", ARM64.replace("fmla\tv", f"{word}\tv"))["fma"] == 1
+
+
 def test_ptx_is_counted_and_local_memory_is_a_spill() -> None:
     found = counts("cuda", PTX)
     assert (found["loops"], found["fma"], found["branch"], found["barrier"]) == (1, 1, 1, 1)

@@ -10,11 +10,11 @@ from tvm import relax
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.graphc.core.graph_pass import Pass, Report
 from mallorn.graphc.core.pass_runner import run_passes as run_steps
-from mallorn.workers.tvm.network.graph_recipes import BF16, DIRECT, FP16_GPU, TUNED, TUNED_GPU
+from mallorn.workers.tvm.network.graph_recipes import BF16, DIRECT, FP16_CPU, FP16_GPU, TUNED, TUNED_GPU
 from tests.unit.graphc.networks import HASWELL, difference, random_of, run
 from tests.unit.graphc.planted_errors import modules_where_a_method_raises, step_of
 
-RECIPES = TUNED, DIRECT, BF16, TUNED_GPU, FP16_GPU
+RECIPES = TUNED, DIRECT, BF16, FP16_CPU, TUNED_GPU, FP16_GPU
 
 
 class PassConformance:

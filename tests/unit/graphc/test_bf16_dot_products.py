@@ -6,13 +6,14 @@ from functools import partial
 from typing import Any
 
 import ml_dtypes
+import numpy as np
 import pytest
 import tvm
 from tvm import relax
 
-from mallorn.graphc.quant.dot_products import Bf16DotProducts
+from mallorn.graphc.quant.dot_products import Bf16DotProducts, Fp16DotProducts
 from mallorn.workers.tvm.compile.reference_outputs import replace_special_instructions
-from mallorn.workers.tvm.network.graph_recipes import BF16
+from mallorn.workers.tvm.network.graph_recipes import BF16, FP16_CPU
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_tvm_target
 from mallorn.workers.tvm.space.rebuild_schedule import rebuild
 from mallorn.workers.tvm.space.sketches import design_space
@@ -147,6 +148,29 @@ gv[2, 16] = bf16_matmul(lv[2, 4], constant[1, 2, 16, 2])
             "the channels are odd, and not transposed from NCHW": convolution(3),
             "the convolution has dilation or groups": convolution(8, dilation=2),
             "the weights are computed, or a vector": network((2, 4, 16), random(16)),
+        }
+
+
+class TestFp16DotProducts(PassConformance):
+    PASS = Fp16DotProducts
+    TARGET = '{"kind":"llvm","mcpu":"neoverse-v1","mtriple":"aarch64-linux-gnu","num-cores":1}'
+    LANES = (4,)
+    RECIPE = FP16_CPU
+    TOLERANCE = 2**-10  # factors of 11 bits
+    BEFORE = "gv[2, 8] = matmul(x0[2, 4], constant[4, 8])"
+    AFTER = """
+lv[2, 4] = astype(x0[2, 4])
+gv[2, 8] = fp16_matmul(lv[2, 4], constant[2, 2, 2, 4])
+"""
+
+    def fires(self) -> Any:
+        return network((2, 4), random(4, 8))
+
+    def leaves(self) -> Mapping[str, Any]:
+        return {
+            "the outputs fill too small a part of a vector": network((4, 6), random(6, 5)),
+            "the number of inputs of the product is odd": network((4, 7), random(7, 16)),
+            "a weight is larger than any float16": network((4, 8), np.full((8, 16), 1e5, "float32")),
         }
 
 

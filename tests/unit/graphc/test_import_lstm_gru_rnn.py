@@ -145,7 +145,7 @@ def test_a_form_that_is_not_read_is_named(tmp_path: Path, attrs: dict[str, Any],
 
 
 def test_sums_keep_the_machine_busy_and_fit_its_registers() -> None:
-    for lanes, room in ((16, 24), (8, 12)):
+    for lanes, registers, room in ((16, 32, 24), (8, 16, 12), (4, 32, 24)):
         for batch in (1, 2, 6, 32):
-            scan = Scan("LSTM", 1, batch, 256, (False,), lanes)
+            scan = Scan("LSTM", 1, batch, 256, (False,), lanes, registers)
             assert 8 <= scan.rows * scan.wide * scan.gates <= room

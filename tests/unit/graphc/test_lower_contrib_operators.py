@@ -17,6 +17,7 @@ from mallorn.workers.tvm.network.import_onnx_to_relax import load_network
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
 from mallorn.workers.tvm.programs.allowed_programs import check_program
 from tests.fixtures.onnx_network import saved
+from tests.unit.graphc import arm_loops
 from tests.unit.graphc.networks import HASWELL, program, run, run_onnxruntime, scheduled
 from tests.unit.graphc.test_int8_dot_products import TARGETS
 
@@ -300,15 +301,19 @@ def quantised_lstm(folder: Path, kind: str, zero: int, *, per_unit: bool = False
     ("kind", "zero", "per_unit"),
     [("int8", 0, False), ("int8", 0, True), ("uint8", 128, False), ("int8", -8, False)],
 )
-@pytest.mark.parametrize("target", [HASWELL, VNNI], ids=["floats", "bytes"])
+@pytest.mark.parametrize(
+    ("target", "lanes"),
+    [(HASWELL, 0), (VNNI, 16), (arm_loops.target("dotprod"), 0), (arm_loops.target("i8mm"), 4)],
+    ids=["floats", "bytes", "floats for lack of USDOT", "bytes by USDOT"],
+)
 def test_an_lstm_with_quantised_weights(
-    tmp_path: Path, target: str, kind: str, zero: int, per_unit: bool
+    tmp_path: Path, target: str, lanes: int, kind: str, zero: int, per_unit: bool
 ) -> None:
     """Weights are multiplied as bytes where their differences from the zero point fit into one."""
     path, fed = quantised_lstm(tmp_path, kind, zero, per_unit=per_unit)
     mod = load_network(path, target=as_tvm_target(target)).mod
-    has_bytes = target == VNNI and zero != -8
-    assert ("mallorn_quads_16" in mod.script()) is has_bytes
+    has_bytes = lanes > 0 and zero != -8
+    assert (f"mallorn_quads_{lanes}" in mod.script()) is has_bytes
     found = run(replace_special_instructions(mod), fed["x"])
     for ours, theirs in zip(found, run_onnxruntime(path, fed["x"]), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1 / 16)  # onnxruntime rounds to 8 bits

@@ -17,6 +17,7 @@ from mallorn.workers.tvm.network.graph_recipes import (
     BF16_GPU,
     DIRECT,
     DIRECT_BF16,
+    FP16_CPU,
     FP16_GPU,
     PLAIN,
     PLAIN_GPU,
@@ -32,10 +33,11 @@ from mallorn.workers.tvm.network.graph_recipes import (
 from tests.unit.graphc.networks import HASWELL, NHWC, network, weights
 
 CPU = parse_target({"kind": "llvm", "num-cores": 2})
+ARM = Target('{"kind":"llvm","mcpu":"neoverse-v1","mtriple":"aarch64-linux-gnu","num-cores":2}')
 GPU = parse_target("nvidia/nvidia-a100")
 TURING = parse_target({"kind": "cuda", "arch": "sm_75"})
 METAL = parse_target({"kind": "metal"})
-ALL = (PLAIN, PLAIN_GPU, TUNED, TUNED_GPU, FP16_GPU, BF16_GPU, TF32_GPU, DIRECT, BF16, DIRECT_BF16)
+ALL = (PLAIN, PLAIN_GPU, TUNED, TUNED_GPU, FP16_CPU, FP16_GPU, BF16_GPU, TF32_GPU, DIRECT, BF16, DIRECT_BF16)
 
 
 @pytest.mark.parametrize("recipe", ALL, ids=lambda recipe: recipe.name)
@@ -79,6 +81,7 @@ def test_the_target_decides_the_form(name: str, target: Target, expected: Stored
         ("direct", CPU, "bf16", DIRECT_BF16),
         ("tuned", GPU, "bf16", BF16_GPU),
         ("direct", GPU, "fp16", FP16_GPU),
+        ("tuned", ARM, "fp16", FP16_CPU),
         ("tuned", TURING, "fp16", FP16_GPU),
         ("direct", GPU, "tf32", TF32_GPU),
     ],
@@ -96,7 +99,7 @@ def test_a_precision_is_a_recipe_of_its_own(
     [
         ("plain", CPU, "bf16", "the plain recipe computes in float32"),
         ("plain", GPU, "fp16", "the plain recipe computes in float32"),
-        ("tuned", CPU, "fp16", "fp16 is for GPUs"),
+        ("tuned", CPU, "fp16", "fp16 is for GPUs and aarch64"),
         ("tuned", METAL, "fp16", "fp16 is for CUDA GPUs, not for metal"),
         ("tuned", CPU, "tf32", "tf32 is for GPUs"),
         ("tuned", METAL, "tf32", "tf32 is for CUDA GPUs, not for metal"),
@@ -130,22 +133,24 @@ def test_naming_a_recipe_loads_no_tvm() -> None:
 
 
 @pytest.mark.parametrize(
-    ("attrs", "lanes"),
+    ("attrs", "lanes", "registers"),
     [
-        ({"kind": "llvm", "mcpu": "znver4", "num-cores": 2}, 16),
-        ({"kind": "llvm", "mcpu": "haswell", "num-cores": 2}, 8),
-        ({"kind": "llvm", "mcpu": "x86-64", "num-cores": 2}, 4),
-        ({"kind": "llvm", "mcpu": "haswell", "num-cores": 2, "vector-width": 128}, 4),
-        ({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "num-cores": 2}, 4),
+        ({"kind": "llvm", "mcpu": "znver4", "num-cores": 2}, 16, 32),
+        ({"kind": "llvm", "mcpu": "haswell", "num-cores": 2}, 8, 16),
+        ({"kind": "llvm", "mcpu": "x86-64", "num-cores": 2}, 4, 16),
+        ({"kind": "llvm", "mcpu": "haswell", "num-cores": 2, "vector-width": 128}, 4, 16),
+        ({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "num-cores": 2}, 4, 32),
     ],
     ids=["AVX-512", "AVX2", "SSE", "as told", "NEON"],
 )
-def test_passes_get_the_vectors_of_the_target(attrs: dict[str, object], lanes: int) -> None:
+def test_passes_get_the_vectors_of_the_target(attrs: dict[str, object], lanes: int, registers: int) -> None:
+    from mallorn.graphc.core import vector_lanes
     from mallorn.graphc.core.pass_registry import make_pass
     from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
 
     with as_tvm_target(attrs):
         assert make_pass({"call": "vector_lanes", "args": []}) == lanes
+        assert vector_lanes.registers() == registers
 
 
 def test_a_pass_that_a_recipe_leaves_out_does_not_run_and_the_report_says_why() -> None:

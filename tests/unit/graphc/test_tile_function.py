@@ -19,7 +19,8 @@ from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.graphc.quant import tile_function
 from mallorn.graphc.quant.dot_product_function import Sums
 from mallorn.graphc.quant.tile_function import WIDTH, TiledSums, divide_into_tiles
-from mallorn.graphc.quant.tile_instructions import BF16, INT8, TileInstruction
+from mallorn.graphc.quant.tile_instruction import TileInstruction
+from mallorn.graphc.quant.x86_tile_instructions import BF16, INT8
 from mallorn.searchers.roller.rank_candidates import ranked
 from mallorn.workers.tvm.compile.reference_outputs import reduction_length, replace_special_instructions
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
@@ -34,7 +35,7 @@ PLAIN = '{"kind":"llvm","num-cores":1,"opt-level":0}'
 NAMED = '{"kind":"llvm","mcpu":"sapphirerapids","mtriple":"x86_64-unknown-linux-gnu","num-cores":2}'
 ROOT = Path(__file__).resolve().parents[3]
 REFUSED = """
-from mallorn.graphc.quant.tile_instructions import INT8
+from mallorn.graphc.quant.x86_tile_instructions import INT8
 from tests.unit.graphc.test_tile_function import CASES, assert_sums, module, product
 from mallorn.workers.device.detect_host import request_amx_tiles
 from mallorn.workers.sandbox import seccomp

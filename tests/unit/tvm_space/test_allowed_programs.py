@@ -151,7 +151,7 @@ def test_a_function_that_our_passes_write_is_allowed_and_one_with_a_word_more_is
 
 
 def test_tiles_are_allowed() -> None:
-    for by in tile_instructions.BY_TYPE.values():
+    for by in tile_instructions.INSTRUCTIONS:
         check_program(importing(by.text))
 
 

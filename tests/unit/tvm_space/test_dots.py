@@ -11,8 +11,10 @@ from mallorn.core.targets import Target
 from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.graphc.quant import dot_products
 from mallorn.graphc.quant.dot_product_function import Sums, build_dot_function
-from mallorn.graphc.quant.tile_instructions import BF16, INT8, TileInstruction
+from mallorn.graphc.quant.tile_instruction import TileInstruction
+from mallorn.graphc.quant.tile_instructions import instructions_of
 from mallorn.graphc.quant.x86_int8_instructions import INSTRUCTIONS
+from mallorn.graphc.quant.x86_tile_instructions import BF16, INT8
 from mallorn.searchers.roller.rank_candidates import ranked
 from mallorn.workers.device.target_support import find_unsupported_reason
 from mallorn.workers.interfaces.hardware_probes import Finds
@@ -25,7 +27,6 @@ from mallorn.workers.tvm.sessions.cpu_probes import (
     TURNS,
     dot_product_instructions,
     probe_tiles,
-    tile_instructions,
 )
 from mallorn.workers.tvm.space.rebuild_schedule import full_trace
 from mallorn.workers.tvm.space.sketches import design_space
@@ -46,6 +47,8 @@ def target(**facts: str) -> str:
         ({"mcpu": "haswell"}, {"int8": 8}),
         ({"mcpu": "x86-64"}, {}),
         ({"mtriple": "aarch64-linux-gnu"}, {}),
+        ({"mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1"}, {"int8": 4}),
+        ({"mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-v1"}, {"int8": 4}),
     ],
     ids=str,
 )
@@ -61,7 +64,7 @@ def test_the_probe_of_tiles_does_what_it_says(by: TileInstruction, tmp_path: Pat
     probe, text = probe_tiles(by, 2)
     path = tmp_path / probe.library
     cpu_probes.export_probes([(probe, text)], TILES, path)
-    assert tile_instructions(parse_tvm_target(TILES)) == [INT8, BF16]
+    assert instructions_of(parse_tvm_target(TILES)) == [INT8, BF16]
     if not runs(TILES):
         return
     sums, *factors = (np.zeros(shape, dtype) for _, dtype, shape in probe.args.args)
@@ -70,6 +73,32 @@ def test_the_probe_of_tiles_does_what_it_says(by: TileInstruction, tmp_path: Pat
     held = [tvm.runtime.tensor(each) for each in (sums, *factors)]
     tvm.runtime.load_module(str(path))[probe.function](*held)
     assert 2 * TURNS * held[0].numpy().sum() == probe.work
+
+
+ARM = {"cortex-a76": "sdot", "neoverse-v1": "usdot"}
+
+
+@pytest.mark.parametrize("mcpu", ARM)
+def test_the_probe_of_another_cpu_multiplies_bytes_by_its_instruction(mcpu: str) -> None:
+    text = target(mtriple="aarch64-linux-gnu", mcpu=mcpu)
+    (dot,) = dot_product_instructions(parse_tvm_target(text))
+    probe, source = next(cpu_probes._dot_products(text, dot))
+    head = f"@T.prim_func(s_tir=True)\ndef {probe.function}"
+    source = source.replace("HEAD", head).replace("ATTRS", "    T.func_attr({'global_symbol': 'main'})")
+    built = tvm.tirx.build(tvm.script.from_source(source), target=parse_tvm_target(text))
+    assert f"\t{ARM[mcpu]}\tv" in built.inspect_source("asm")
+
+
+def test_the_probe_of_tiles_of_another_cpu_multiplies_by_its_instruction() -> None:
+    text = target(mtriple="aarch64-linux-gnu", mcpu="neoverse-v1")
+    by = instructions_of(parse_tvm_target(text))[0]
+    probe, source = probe_tiles(by, 1)
+    head = f"@T.prim_func(s_tir=True)\ndef {probe.function}"
+    source = source.replace("HEAD", head).replace("ATTRS", "    T.func_attr({'global_symbol': 'main'})")
+    built = tvm.tirx.build(tvm.script.from_source(source), target=parse_tvm_target(text))
+    assert "\tusmmla\tv" in built.inspect_source("asm")
+    left, columns = probe.args.args[1].shape, probe.args.args[0].shape[-1]
+    assert probe.work == 2 * TURNS * columns * 4 * np.prod(left)
 
 
 @pytest.mark.parametrize("mcpu", ["haswell", "alderlake", "skylake-avx512", "icelake-server", "znver4"])

@@ -74,7 +74,8 @@ def host_linker(target: Any, instruction_set: str) -> Link:
             if content := compile_object(source.read_text(), tuple(options), cross):
                 source.with_suffix(".o").write_bytes(content)
                 linked.append(str(source.with_suffix(".o")))
-        link_shared(output, linked, instruction_set=instruction_set)
+        # zig links its own compiler runtime, which C code for another CPU may call.
+        link_shared(output, linked, instruction_set=instruction_set, command=cross)
 
     link.output_format = "so"  # type: ignore[attr-defined]
     return link

@@ -32,6 +32,7 @@ TUNED: Final = _recipe("tuned", 13)
 DIRECT: Final = _recipe("direct", 12)
 BF16: Final = _recipe("bf16", 9)
 DIRECT_BF16: Final = _recipe("direct-bf16", 8)
+FP16_CPU: Final = _recipe(FP16, 1)
 TUNED_GPU: Final = _recipe("tuned-gpu", 3)
 FP16_GPU: Final = _recipe("fp16-gpu", 2)
 BF16_GPU: Final = _recipe("bf16-gpu", 2)
@@ -60,9 +61,13 @@ def recipe_for(name: str, target: Target, precision: str = FLOAT32) -> StoredRec
         hint = f"--recipe tuned --precision {precision}"
         raise InvalidRequest(f"the {recipe.name} recipe computes in float32", hint=hint)
     if target.is_cpu:
-        if precision != BF16.name:
-            raise InvalidRequest(f"{precision} is for GPUs", hint="--precision bf16 or --precision float32")
-        return _IN_BF16[recipe.name]
+        if precision == BF16.name:
+            return _IN_BF16[recipe.name]
+        if precision == FP16 and target.toolchain == "aarch64":
+            return FP16_CPU
+        suitable = "GPUs and aarch64" if precision == FP16 else "GPUs"
+        hint = "--precision bf16 or --precision float32"
+        raise InvalidRequest(f"{precision} is for {suitable}", hint=hint)
     dtype, on_gpu = _ON_TENSOR_CORES[precision]
     if target.kind != CUDA:
         message = f"{precision} is for CUDA GPUs, not for {target.kind}"

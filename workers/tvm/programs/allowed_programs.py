@@ -338,7 +338,7 @@ def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, object]:
 def _own_llvm_texts(block: int) -> frozenset[str]:
     """Return our passes' LLVM IR: tile instructions, products of bytes, and dot products
     for `block` values a scale."""
-    tiles = {instruction.text for instruction in tile_instructions.BY_TYPE.values()}
+    tiles = {instruction.text for instruction in tile_instructions.INSTRUCTIONS}
     tiles.update(
         llvm_byte_dot_products.build_quad_function(dot).text
         for dot in llvm_byte_dot_products.INSTRUCTIONS.values()

@@ -24,7 +24,13 @@ from tvm.sym import Analyzer, ProofStrength
 
 from mallorn.core.errors import InvalidModel
 from mallorn.graphc.core.graph_rewriting import collect_nodes
-from mallorn.graphc.quant import dot_products, tile_instructions, x86_int8_instructions
+from mallorn.graphc.quant import (
+    arm_fp16_instructions,
+    dot_products,
+    int8_instructions,
+    tile_instruction,
+    tile_instructions,
+)
 from mallorn.graphc.quant.llvm_byte_dot_products import INSTRUCTIONS as BYTE_DOTS
 from mallorn.graphc.quant.llvm_byte_dot_products import build_quad_function
 from mallorn.workers.tvm.programs.allowed_programs import OPS, describe_refusal
@@ -61,14 +67,14 @@ _SPLIT: Final = re.compile(r"mallorn_split_(\d+)_\d+", re.ASCII)
 _DOT: Final = re.compile(r"mallorn_block_(\d+)_(\d+)_(\d+)_\d+", re.ASCII)
 # Functions that take no address, by the type of their sums.
 _SUMS_OF_DOTS: Final = {
-    x86_int8_instructions.FUNCTION: "int32",
+    **{dot.function: dot.sums for dot in int8_instructions.INSTRUCTIONS.values()},
     **{build_quad_function(dot).name: "int32" for dot in BYTE_DOTS.values()},
-    dot_products.DOT: "float32",
+    **dict.fromkeys((dot_products.DOT, arm_fp16_instructions.FUNCTION), "float32"),
 }
 _TILE_ROW: Final = 64  # bytes of a row of sums
 # Of what our LLVM functions count, so that products have less than 64 bits.
 _MOST_COUNT: Final = 1 << 19
-_TILES: Final = frozenset(tile.function for tile in tile_instructions.BY_TYPE.values())
+_TILES: Final = frozenset(tile.function for tile in tile_instructions.INSTRUCTIONS)
 
 
 class OutOfBounds(ValueError):
@@ -553,7 +559,7 @@ def _describe_extern(name: str, numbers: Iterator[Any], lanes: int) -> tuple[str
     if match := _DOT.fullmatch(name):
         bits, block, lanes = map(int, match.groups())
         return f"int32x{lanes} int32x{lanes} ptr ptr", [block * bits * lanes // 8, 2 * block]
-    if name == tile_instructions.ALLOWED:
+    if name == tile_instruction.ALLOWED:
         return "int32", []
     if name not in _TILES:
         raise ValueError(f"the program calls {name}, whose accesses are not known")
@@ -561,7 +567,7 @@ def _describe_extern(name: str, numbers: Iterator[Any], lanes: int) -> tuple[str
     places, steps, *rows = (tirx.Max(count, _int64(1)) for count in (places, steps, *rows))
     data = [(places - 1) * place + steps * wide + (count - 1) * row for count in rows]
     results = [(count - 1) * result_row + 2 * _TILE_ROW for count in rows]
-    weights = places * steps * wide * tile_instructions.ROWS
+    weights = places * steps * wide * tile_instruction.ROWS
     types = ["void ptr ptr", *["int64"] * 5, *["ptr"] * 4, "int64 int32 int32"]
     return " ".join(types), [*data, weights, weights, *results]
 

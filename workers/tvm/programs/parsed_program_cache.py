@@ -10,7 +10,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Schedule, Trace
 
 from mallorn.core.errors import InvalidRequest, Unschedulable
-from mallorn.graphc.core.vector_lanes import lanes_of
+from mallorn.graphc.core.vector_lanes import lanes_of, sum_registers_of
 from mallorn.graphc.quant.dot_product_function import PAIRS
 from mallorn.workers.tvm.cuda import cuda_rules
 from mallorn.workers.tvm.programs.allowed_programs import HINT, check_program, describe_refusal, read_trace
@@ -45,6 +45,11 @@ def vector_lanes(target: str) -> int:
     if json.loads(target)["kind"] != "llvm":
         return 1
     return max(1, lanes_of(parse_tvm_target(target)))
+
+
+def sum_registers(target: str) -> int:
+    """Return how many of a CPU's vector registers can hold sums; 0 if that is not known."""
+    return 0 if json.loads(target)["kind"] != "llvm" else sum_registers_of(parse_tvm_target(target))
 
 
 @lru_cache(maxsize=64)

@@ -19,6 +19,10 @@ _OURS: Final = {
         "mallorn.graphc.quant.tile_instructions",
     ),
     "cuda": ("mallorn.graphc.matmul.tensor_core_instructions",),
+    "arm_cpu": (
+        "mallorn.graphc.quant.arm_int8_instructions",
+        "mallorn.graphc.quant.arm_fp16_instructions",
+    ),
     "x86": ("mallorn.graphc.quant.dot_products", "mallorn.graphc.quant.x86_int8_instructions"),
 }
 _BY_KIND: Final = {"cuda": "cuda", "rocm": "rocm", "metal": "metal", "hexagon": "hexagon"}

@@ -8,7 +8,8 @@ import tvm
 from tvm.target.codegen import target_has_features
 
 from mallorn.core.targets import parse_target
-from mallorn.graphc.quant import tile_instructions as tiles
+from mallorn.graphc.quant import tile_instruction as tiles
+from mallorn.graphc.quant.tile_instructions import instructions_of
 from mallorn.workers.host.linker import linker_for
 from mallorn.workers.interfaces.hardware_probes import Finds, Probe
 from mallorn.workers.interfaces.tensor_arguments import Arguments, Tensor
@@ -34,7 +35,7 @@ Sourced = tuple[Probe, str]
 
 
 class Dot(NamedTuple):
-    """An x86 dot-product instruction: it adds products of narrow numbers to each lane."""
+    """A dot-product instruction: it adds products of narrow numbers to each lane."""
 
     dtype: str
     sums: str
@@ -49,14 +50,12 @@ def dot_product_instructions(target: Any) -> Iterator[Dot]:
     """Yield the best dot-product instruction, if any, of a target for bfloat16 and int8."""
     # Imported late: `load_intrinsics` registers their intrinsics in a fifth of the time.
     from mallorn.graphc.quant.dot_products import DOT, LLVM, PAIR
-    from mallorn.graphc.quant.x86_int8_instructions import FEATURES, FUNCTION, QUAD
+    from mallorn.graphc.quant.int8_instructions import best_instruction
 
     if target_has_features("avx512bf16", target):
         yield Dot("bfloat16", "float32", 16, PAIR, DOT, LLVM, _ONES["bfloat16"])
-    has = (feature for feature in FEATURES if target_has_features(feature, target))
-    if (feature := next(has, None)) is not None:
-        lanes, text = FEATURES[feature]
-        yield Dot("int8", "int32", lanes, QUAD, FUNCTION, text, _ONES["int8"])
+    if (best := best_instruction(target)) is not None:
+        yield Dot("int8", best.sums, best.lanes, best.terms, best.function, best.text, _ONES["int8"])
 
 
 def build_probes(target: str, folder: str) -> list[Probe]:
@@ -73,7 +72,7 @@ def build_probes(target: str, folder: str) -> list[Probe]:
         },
         **{
             f"{tile.numbers.weights}_tiles": [probe_tiles(tile, _cores(target))]
-            for tile in tile_instructions(parse_tvm_target(target))
+            for tile in reversed(instructions_of(parse_tvm_target(target)))
         },
         "moving": list(_memory_probes(target)),
     }
@@ -165,11 +164,6 @@ def _peak(dtype: str, args: Arguments, cores: int, lanes: int, rows: int, flops_
     return Probe(Finds.PEAK, name, f"{dtype}.so", args, cores, dtype, lanes, sums, work=work)
 
 
-def tile_instructions(target: Any) -> list[tiles.TileInstruction]:
-    """Return the AMX tile instructions (small matrix products) that a target has."""
-    return [item for item in tiles.BY_TYPE.values() if target_has_features(item.feature, target)]
-
-
 def probe_tiles(instruction: tiles.TileInstruction, cores: int) -> Sourced:
     """Return a probe of a tile instruction on `cores` cores, and its code in TVMScript."""
     numbers, dtype, tile_bytes = instruction.numbers, instruction.numbers.weights, tiles.BYTES
@@ -194,7 +188,7 @@ ATTRS
     kinds = numbers.sums, "int32", "int32"
     tensors = (Tensor("TENSOR", kind, shape) for kind, shape in zip(kinds, shapes, strict=True))
     args = Arguments(tuple(tensors), ranges=dict.fromkeys("12", (_ONES[dtype], _ONES[dtype] + 1)))
-    work = 2.0 * cores * TURNS * all_rows * all_columns * words * numbers.terms
+    work = 2.0 * cores * TURNS * all_rows * all_columns * words * 4 / instruction.element_bytes
     name = f"{dtype}_tiles"
     return Probe(Finds.PEAK, name, f"{name}.so", args, cores, dtype, work=work), text
 
