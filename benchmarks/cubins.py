@@ -26,9 +26,9 @@ from benchmarks.cells import Cells
 from benchmarks.networks.development import DEVELOPMENT
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import StoredRecipe
+from mallorn.kinds.cuda.compiler.compile_cuda import find_toolchain
+from mallorn.kinds.cuda.compiler.cuda_kernel_resources import CudaLibrary, KernelFigures, compile_for_cuda
 from mallorn.workers.interfaces.model_compiler import ModelTask
-from mallorn.workers.tvm.cuda.compile_cuda import find_toolchain
-from mallorn.workers.tvm.cuda.cuda_kernel_resources import CudaLibrary, KernelFigures, compile_for_cuda
 from mallorn.workers.tvm.network.extract_tasks import extract
 from mallorn.workers.tvm.network.graph_recipes import recipe_for, recipe_steps
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target, run_steps

@@ -23,10 +23,11 @@ from benchmarks.gpu.programs import module_of
 from benchmarks.gpu.tasks import COMPILED, GPU, RECORDED
 from benchmarks.hosts import describe_host
 from mallorn.core.targets import parse_target
-from mallorn.core.values.machine import Machine, assume_typical_gpu
+from mallorn.core.values.machine import Machine
+from mallorn.kinds.cuda.compiler.cuda_kernel_resources import compile_for_cuda
+from mallorn.kinds.cuda.typical_gpu import assume_typical_gpu
 from mallorn.searchers.roller.rank_candidates import Constructor
 from mallorn.searchers.space import Sketch
-from mallorn.workers.tvm.cuda.cuda_kernel_resources import compile_for_cuda
 from mallorn.workers.tvm.programs.loop_nests import nests
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_tvm_target
 from mallorn.workers.tvm.space.rebuild_schedule import rebuild

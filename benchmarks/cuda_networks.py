@@ -25,12 +25,12 @@ import tvm
 
 from benchmarks.hosts import describe_host
 from mallorn.core.targets import Target, parse_target
-from mallorn.core.values.machine import assume_typical_gpu
+from mallorn.kinds.cuda.compiler.cuda_kernel_resources import compile_for_cuda
+from mallorn.kinds.cuda.typical_gpu import assume_typical_gpu
 from mallorn.searchers.roller.rank_candidates import Constructor, ranked
 from mallorn.workers.device.random_and_saved_arrays import draw_arguments
 from mallorn.workers.interfaces.model_compiler import ModelTask
 from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE
-from mallorn.workers.tvm.cuda.cuda_kernel_resources import compile_for_cuda
 from mallorn.workers.tvm.network.extract_tasks import extract
 from mallorn.workers.tvm.network.graph_recipes import recipe_for
 from mallorn.workers.tvm.programs.loop_nests import nests

@@ -34,7 +34,7 @@ from benchmarks.networks.development import DEVELOPMENT
 from benchmarks.networks.held_out import HELD_OUT
 from benchmarks.networks.quantised import QUANTISED
 from mallorn.core.targets import Target, parse_target
-from mallorn.core.values.machine import assume_typical_cpu, assume_typical_gpu
+from mallorn.core.values.machine import MachineKind
 from mallorn.graphc.export.code_generation import compile_to_library
 from mallorn.searchers.roller.rank_candidates import ranked
 from mallorn.workers.host.code_digest import source_parts
@@ -144,11 +144,10 @@ def compile_case(network: str, target: str, has_texts: bool = True) -> Compiled:
 
 def _first_guess(tir: str, target: Target) -> Texts:
     """Return the decisions of the first valid guess, and the code that is generated for it."""
-    if target.is_cpu:
-        lanes, registers = vector_lanes(target.text), sum_registers(target.text)
-        machine = assume_typical_cpu(target.num_cores, lanes, registers)
-    else:
-        machine = assume_typical_gpu(str(target.attrs["arch"]))
+    lanes, registers = (
+        (vector_lanes(target.text), sum_registers(target.text)) if target.runs_on_cores else (1, 0)
+    )
+    machine = target.hardware.part(MachineKind).assume_machine(target.attrs, lanes, registers)
     sketches = {sketch.key: sketch for sketch in design_space(tir, target.text)}
     for guess in ranked([*sketches.values()], nests(tir), machine, _GUESSES):
         trace = sketches[guess.sketch].trace

@@ -91,9 +91,9 @@ def _figures(task: RecordedTask, estimate: Any) -> dict[str, float | None]:
 
 def _by_kernel(sketch: Sketch, rows: Any, loops: Sequence[Nest], machine: Machine) -> Column | None:
     """Return the times of `kernel_us` for MetaSchedule's tiles for tensor cores, else None."""
-    from mallorn.core.compute_capability import SHARED_RESERVED, WARP_SIZE
-    from mallorn.searchers.roller.gpu import kernel_time
-    from mallorn.searchers.roller.gpu.metaschedule_tiles import (
+    from mallorn.kinds.cuda.compute_capability import SHARED_RESERVED, WARP_SIZE
+    from mallorn.kinds.cuda.times import kernel_time
+    from mallorn.kinds.cuda.times.metaschedule_tiles import (
         GPU_LEVELS,
         TiledSketch,
         loaded_bytes,

@@ -14,6 +14,7 @@ ROOMS: Final = (
     "searchers",
     "costmodels",
     "graphc",
+    "kinds",
     "db",
 )
 RESEARCH: Final = "research/mallorn_research"

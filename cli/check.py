@@ -1,6 +1,7 @@
 """The command that checks everything a tuning job needs before one is submitted."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,9 +15,9 @@ from mallorn.cli.terminal.job_options import ShapeOption, TargetOption, parse_in
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import Address, JsonOption, client
 from mallorn.client.onnx_export import find_model_file
-from mallorn.core.errors import NoDevice
+from mallorn.core.errors import InvalidTarget, NoDevice
 from mallorn.core.settings import Settings
-from mallorn.core.targets import CUDA, LOCAL, NATIVE, Target
+from mallorn.core.targets import LOCAL, NATIVE, Target, kind_of_word, parse_target
 
 if TYPE_CHECKING:
     from mallorn.workers.interfaces.model_compiler import ModelCompiler
@@ -61,19 +62,23 @@ def _check_machine_and_model(
         return words
 
     result = run_check("target", parse)
-    for_gpu = CUDA in target or "nvidia/" in target
-    gpu = list(checks.check_cuda(is_gpu_elsewhere=address.url is not None)) if for_gpu else []
+    hardware = kind_of_word(target)
+    with suppress(InvalidTarget):  # as `local`
+        hardware = hardware or parse_target(target).hardware
+    tools = [] if hardware is None else [*checks.check_toolchain(hardware, address.url is None)]
     if "mallorn check" in result.hint:  # the hint names this very command
-        result = replace(result, hint=next((finding.hint for finding in gpu if not finding.ok), "nvidia-smi"))
-    yield from (result, *gpu)
-    if targets and targets[0].is_cpu and targets[0].toolchain != NATIVE:
+        missing = (finding.hint for finding in tools if not finding.ok)
+        result = replace(result, hint=next(missing, "mallorn doctor"))
+    yield from (result, *tools)
+    if targets and targets[0].runs_on_cores and targets[0].toolchain != NATIVE:
         yield run_check("linker", lambda: checks.check_linker(targets[0].toolchain))
     tvm_result = run_check("tvm", lambda: checks.check_tvm(graphs, targets[0])) if targets else None
     if tvm_result is not None:
         yield tvm_result
-    if tvm_result is not None and links.ok and tvm_result.ok and targets[0].is_cpu and address.url is None:
+    has_tvm = tvm_result is not None and tvm_result.ok
+    if has_tvm and links.ok and targets[0].runs_on_cores and address.url is None:
         yield run_check("kernel", lambda: checks.check_kernel(targets[0]))
-    if model is not None and tvm_result is not None and tvm_result.ok:
+    if model is not None and has_tvm:
         yield run_check(
             "model", lambda: checks.check_model_import(graphs, find_model_file(model), shapes, targets[0])
         )

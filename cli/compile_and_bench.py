@@ -47,8 +47,6 @@ TEMPLATES: Final = files("mallorn.cli") / "templates"
 PROGRAMS: Final = ("run.py", "run.cc")
 RUNTIME: Final = ("apache-tvm", "apache-tvm-ffi", "numpy")
 FREE_RANGE: Final = (0, 1)
-CPU: Final = ("cpu", "kDLCPU")
-DEVICES: Final = {"llvm": CPU, "c": CPU, "cuda": ("cuda", "kDLCUDA")}
 SITE: Final = "import importlib.util as u; print(u.find_spec('tvm_ffi').origin.rsplit('/', 2)[0])"
 
 
@@ -80,7 +78,7 @@ def shell_commands(program: Path, library: Path, target: Target) -> list[str]:
     if program.suffix == ".py":
         return [f"python {shlex.quote(str(program))}"]
     path = program.with_suffix("")
-    libraries = f"-ltvm_runtime {'-ltvm_runtime_cuda ' if target.kind == 'cuda' else ''}-ltvm_ffi"
+    libraries = " ".join(filter(None, ("-ltvm_runtime", target.hardware.runtime_link_options, "-ltvm_ffi")))
     folders = "-I$P/tvm_ffi/include -L$P/tvm_ffi/lib -L$P/tvm/lib"
     linking = "-Wl,-rpath,$P/tvm_ffi/lib,-rpath,$P/tvm/lib -Wl,--no-as-needed"
     source, binary = shlex.quote(str(program)), shlex.quote(str(path))
@@ -93,9 +91,8 @@ def shell_commands(program: Path, library: Path, target: Target) -> list[str]:
 
 
 def _runner_sources(callee: Callee) -> dict[str, str]:
-    if callee.target.kind not in DEVICES:
-        return {}
-    python, cpp = DEVICES[callee.target.kind]
+    on_cores, cpp = callee.target.runs_on_cores, callee.target.hardware.dlpack_device
+    python = "cpu" if on_cores else callee.target.kind
     names = [spec.name for spec in callee.outputs]
     common = {
         "library": callee.library.name,
@@ -292,7 +289,7 @@ def bench(
         print_json(to_jsonable_python(build) | to_jsonable_python(timings))
         return
     print_latencies(race_result.latency_us, race_result.conditions.note)
-    if not has_rival and exported.target.is_cpu:
+    if not has_rival and exported.target.runs_on_cores:
         print_note("onnxruntime is not installed; to compare with it   pip install onnxruntime")
 
 
@@ -376,7 +373,7 @@ def check_library_outputs(model: "WholeModel", library: Path) -> OutputCheck:
             print_note(f"not done: {step}: {error.headline}")
             return None
 
-    has_rival = model.target.is_cpu and find_spec(ONNXRUNTIME) is not None
+    has_rival = model.target.runs_on_cores and find_spec(ONNXRUNTIME) is not None
     with Engines(model, (TUNED, UNTUNED, *[ONNXRUNTIME] * has_rival), attempt) as engines:
         engines.load({TUNED: library}, (TUNED, ONNXRUNTIME))
         errors, reference, note, is_rounding = engines.errors(TUNED), ONNXRUNTIME, "", False
@@ -402,7 +399,7 @@ def check_library_outputs(model: "WholeModel", library: Path) -> OutputCheck:
             f"the relative error against {title(reference)} is {error:.1e}, more than {limit:.0e}",
             hint="mallorn tune MODEL --out OTHER_DIR",
         )
-    if model.target.is_cpu:
+    if model.target.runs_on_cores:
         model.check_alone(library, model.outputs_file(TUNED))
     return OutputCheck(error, title(reference), constant, note)
 

@@ -16,6 +16,7 @@ from mallorn.client.model_upload import ModelUpload
 from mallorn.client.onnx_export import find_model_file
 from mallorn.core.errors import HostFault, InvalidModel, MallornError, StorageFull
 from mallorn.core.installation import MissingPackage, missing_package
+from mallorn.core.target_kind import TargetKind
 from mallorn.core.targets import LOCAL, Target
 from mallorn.core.targets import NATIVE as HOST_CPU
 from mallorn.stack.supervised_process import search_path
@@ -156,21 +157,12 @@ def resolve_target(text: str, is_elsewhere: bool) -> tuple[Target, str]:
     return target, f"{target}" if target == local_target else f"{target}; this machine is {local_target}"
 
 
-def check_cuda(is_gpu_elsewhere: bool) -> Iterator[Finding]:
-    """Check for CUDA's compiler, runtime and driver; only a GPU here needs the driver."""
-    from mallorn.workers.tvm.cuda.compile_cuda import find_toolchain
+def check_toolchain(hardware: TargetKind, has_device: bool) -> Iterator[Finding]:
+    """Check for what a kind of hardware needs to build here, and if `has_device`, to measure."""
+    from mallorn.workers.host.builder_kind import BuilderKind
 
-    toolchain = find_toolchain()
-    for part, command in toolchain.missing:
-        yield Finding("cuda", False, f"this machine lacks {part}", command)
-    if not toolchain.missing:
-        yield Finding("cuda", True, f"{toolchain.nvcc} compiles kernels, {toolchain.cudart} runs them")
-    if toolchain.has_driver:
-        yield Finding("driver", True, "libcuda.so.1 loads")
-    else:
-        command = "apt-get install nvidia-driver-580   (in a container: docker run --gpus all)"
-        words = "this machine lacks NVIDIA's driver libcuda.so.1"
-        yield Finding("driver", False, words, command, necessary=not is_gpu_elsewhere)
+    for name, is_met, words, command, is_necessary in hardware.part(BuilderKind).requirements(has_device):
+        yield Finding(name, is_met, words, command, necessary=is_necessary)
 
 
 def check_model_import(
@@ -181,7 +173,9 @@ def check_model_import(
         report = graphs.read_signature(str(file.absolute()), shapes)
     except InvalidModel:
         region = (
-            graphs.find_region(str(file.absolute()), target.text, shapes, None) if target.is_cpu else None
+            graphs.find_region(str(file.absolute()), target.text, shapes, None)
+            if target.runs_on_cores
+            else None
         )
         if region is None:
             raise

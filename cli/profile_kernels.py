@@ -44,11 +44,13 @@ def profile(
             engines.load({TUNED: library})
             whole_us = engines.latencies()[TUNED].median
             times_us = engines.kernel_times(seconds)[TUNED]
-        extraction, is_cpu = whole_model.extraction(), whole_model.target.is_cpu
+        extraction, on_cores = whole_model.extraction(), whole_model.target.runs_on_cores
         # Peaks and explanations are for this CPU, not for a GPU.
-        machine = whole_model.machine() if is_cpu else None
+        machine = whole_model.machine() if on_cores else None
         causes = (
-            whole_model.explain_kernels(exported.create_database_folder(whole_model.folder)) if is_cpu else {}
+            whole_model.explain_kernels(exported.create_database_folder(whole_model.folder))
+            if on_cores
+            else {}
         )
     kernels = [
         replace(

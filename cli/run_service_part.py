@@ -22,12 +22,12 @@ from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.log_setup import set_up
 from mallorn.core.queues import CONTROL, WORKER_QUEUES
 from mallorn.core.settings import SandboxMode, Settings, settings
-from mallorn.core.targets import CUDA, LOCAL, parse_target
+from mallorn.core.targets import LOCAL, kind_of_word, parse_target
 from mallorn.stack.supervised_process import DieWithParent
 from mallorn.stack.temporary_files import create_process_folder
 
 if TYPE_CHECKING:
-    from mallorn.workers.device.nvidia_driver import Gpu
+    from mallorn.workers.device.device_kind import Accelerator
 
 HostOption = Annotated[str, typer.Option(help="Address to bind: loopback, or one private interface by name.")]
 _PR_SET_DUMPABLE: Final = 4
@@ -160,7 +160,7 @@ def device(
     ] = 9091,
     name: Annotated[str, typer.Option(help="Name of the device; default: host and target.")] = "",
     gpu: Annotated[
-        str, typer.Option(help="Index or UUID of a GPU for a CUDA target; default: a device for each one.")
+        str, typer.Option(help="Index or UUID of the target's GPU; default: a device for each one.")
     ] = "",
     log: Annotated[Path | None, typer.Option(help="File to which every execution appends a line.")] = None,
 ) -> None:
@@ -169,26 +169,31 @@ def device(
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
     config = Settings(tracker=tracker) if tracker else settings()
     with require_packages("worker"):
+        from mallorn.workers.device.device_kind import DeviceKind
         from mallorn.workers.device.key_agent import isolate_fleet_key
-        from mallorn.workers.device.nvidia_driver import choose_gpu, visible_gpus
         from mallorn.workers.device.serve_device import serve_device
         from mallorn.workers.device.target_support import check_executable, resolve_target
     is_local = target in LOCAL_WORDS
-    drives_gpu = not is_local and (target == CUDA or parse_target(target).kind == CUDA)
-    if gpu and not drives_gpu:
-        raise InvalidRequest(f"{target} is not for GPUs", hint=f"mallorn device --target cuda --gpu {gpu}")
-    gpus = visible_gpus() if drives_gpu else []
-    if len(gpus) > 1 and not gpu:
-        serve_each(gpus, name)
+    hardware = None if is_local else kind_of_word(target) or parse_target(target).hardware
+    kind = DeviceKind() if hardware is None else hardware.part(DeviceKind)
+    if gpu and (hardware is None or hardware.runs_on_cores):
+        raise InvalidRequest(f"{target} is not for GPUs", hint="leave out --gpu")
+    accelerators = kind.accelerators()
+    if len(accelerators) > 1 and not gpu:
+        serve_each(accelerators, name)
     key = isolate_fleet_key(lambda: config.fleet_key)
-    gpu_used = choose_gpu(gpus, gpu) if drives_gpu else None
-    if gpu_used is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = gpu_used.uuid  # TVM's device 0, also in child processes
+    accelerator = kind.choose(accelerators, gpu)
+    if accelerator is not None:
+        kind.show_only(accelerator)
     device_target = resolve_target(LOCAL if is_local else target)
     if not is_local:
         check_executable(device_target)
     device_name = name or "-".join(
-        (os.uname().nodename, device_target.key, *([f"gpu{gpu_used.index}"] if gpu_used is not None else []))
+        (
+            os.uname().nodename,
+            device_target.key,
+            *([f"gpu{accelerator.index}"] if accelerator is not None else []),
+        )
     )
     set_up("device", config)
     print_note(f"device {device_name} measures for {device_target}")
@@ -201,7 +206,7 @@ def device(
             host,
             ports,
             name=device_name,
-            gpu=gpu_used,
+            accelerator=accelerator,
             is_local=is_local,
             log_path=log.absolute() if log else None,
             sandbox=choose_sandbox_mode(config, host),
@@ -226,11 +231,11 @@ def choose_sandbox_mode(config: Settings, host: str) -> SandboxMode:
     return "require-files"
 
 
-def serve_each(gpus: "Sequence[Gpu]", name: str) -> NoReturn:
+def serve_each(gpus: "Sequence[Accelerator]", name: str) -> NoReturn:
     """Start this program once per GPU, to end with it; exit with the highest exit code."""
     # The environment holds the fleet's key, which sessions of this user must not read.
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
-    devices: dict[int, Gpu] = {}
+    devices: dict[int, Accelerator] = {}
     for gpu in gpus:
         name_option = ("--name", f"{name}-gpu{gpu.index}") if name else ()
         command = [sys.executable, *sys.orig_argv[1:], "--gpu", gpu.uuid, *name_option]

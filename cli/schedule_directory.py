@@ -66,7 +66,7 @@ class ScheduleDirectory:
         attrs = GENERIC.get(text)
         cores = {"num-cores": self.target.num_cores}
         target = parse_target(text if attrs is None else attrs | cores)
-        if not (self.target.is_cpu and target.is_cpu):
+        if not (self.target.runs_on_cores and target.runs_on_cores):
             message = f"schedules for {self.target} cannot be used for {target}"
             raise InvalidRequest(message, hint="mallorn tune MODEL --target TARGET --out OTHER_DIR")
         return replace(self, target=target, is_for_another=target != self.target)
@@ -169,4 +169,4 @@ def local_model(
 
 def can_run_onnxruntime(exported: ScheduleDirectory) -> bool:
     """Return whether onnxruntime is installed and can run the target, which is a CPU."""
-    return exported.target.is_cpu and find_spec("onnxruntime") is not None
+    return exported.target.runs_on_cores and find_spec("onnxruntime") is not None

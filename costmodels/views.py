@@ -71,7 +71,7 @@ EXECUTED: Final = View("executed", 1, (len(Count) + 4 * ACCESSES,), lowered=True
 """Counts of executed instructions, and of cache lines moved (Tuna)."""
 
 KERNELS: Final = View("kernels", 1, (38,), lowered=True)
-"""Launch sizes, occupancy, memory traffic and a model of the time of lowered CUDA kernels."""
+"""Launch sizes, occupancy, memory traffic and a model of the time of lowered kernels of GPUs."""
 
 #: Every view by its name. The extractors are in `mallorn/core/registry.py`.
 VIEWS: Final = {

@@ -1,4 +1,4 @@
-"""Gradient-boosted trees: on decision features (the default cost model), and for CUDA kernels."""
+"""Gradient-boosted trees: on decision features (the default cost model), and for kernels of GPUs."""
 
 import struct
 from collections.abc import Sequence

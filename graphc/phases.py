@@ -263,8 +263,8 @@ def _gpu_phases(dtype: str) -> tuple[Phase, ...]:
     return few_bits, FOLD, GPU_LAYOUT, MOVES, products, GPU_ATTENTION, GPU_LOWER
 
 
-# By recipe name: the phases before schedules are applied. In float32, CUDA's
-# schedules tile NCHW convolutions; none re-lays weights, and GPUs have fast erf and exp.
+# By recipe name: the phases before schedules are applied. In float32, the
+# schedules of GPUs tile NCHW convolutions; none re-lays weights, and GPUs have fast erf and exp.
 BEFORE_SCHEDULES: dict[str, tuple[Phase, ...]] = {
     "tuned": _cpu_phases(WINOGRAD, FLOAT_PRODUCTS),
     "direct": _cpu_phases(FLOAT_PRODUCTS),

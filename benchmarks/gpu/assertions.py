@@ -22,7 +22,9 @@ from benchmarks.gpu.session import Session, SessionEnded
 from benchmarks.gpu.special import ADD, ADD_COUNT, ENDLESS, ENDLESS_COUNT, FAR, MODEL, OTHER_ARCH, SAVED
 
 if TYPE_CHECKING:
-    from mallorn.workers.device.slice_timing_result import SliceTimes
+    from mallorn.kinds.cuda.device.cuda_device import CudaDevice
+from mallorn.workers.device.device_kind import DeviceKind
+from mallorn.workers.device.slice_timing_result import SliceTimes
 
 # More than any device has; a CPU's allocator refuses it at once.
 TOO_MANY_BYTES: Final = 1 << 46
@@ -55,7 +57,7 @@ def runtime_loads(kind: str, _kernels: Path) -> Row:
 def device_identity(kind: str, _kernels: Path) -> Row:
     """The driver reports the GPU's name, UUID and memory, and NVML its clocks."""
     _needs_gpu(kind)
-    from mallorn.workers.device.nvidia_driver import visible_gpus
+    from mallorn.kinds.cuda.device.nvidia_driver import visible_gpus
 
     gpus = visible_gpus()
     _must(bool(gpus), "the driver shows no GPU")
@@ -149,7 +151,7 @@ def endless_kernel_is_ended(kind: str, kernels: Path) -> Row:
 def driver_stays_out_of_the_device(kind: str, kernels: Path) -> Row:
     """A device queries the driver in forked processes; it never maps libcuda itself."""
     _needs_gpu(kind)
-    from mallorn.workers.device.nvidia_driver import gpu_fault, visible_gpus
+    from mallorn.kinds.cuda.device.nvidia_driver import gpu_fault, visible_gpus
 
     gpus, fault = visible_gpus(), gpu_fault()
     _must(bool(gpus) and not fault, f"{len(gpus)} GPUs; {fault}")
@@ -163,7 +165,7 @@ def driver_stays_out_of_the_device(kind: str, kernels: Path) -> Row:
 def fault_is_asked_quickly(kind: str, _kernels: Path) -> Row:
     """`gpu_fault` reports no fault; its seconds are recorded."""
     _needs_gpu(kind)
-    from mallorn.workers.device.nvidia_driver import gpu_fault
+    from mallorn.kinds.cuda.device.nvidia_driver import gpu_fault
 
     took_sec: list[Value] = []
     for _ in range(3):
@@ -181,14 +183,15 @@ def kernels_are_timed_inside(kind: str, kernels: Path) -> Row:
     import tvm
     from tvm.runtime.vm import VirtualMachine
 
-    from mallorn.workers.device.model_kernel_times import Kernels, clock_of, enable_cuda_graphs
+    from mallorn.workers.device.model_kernel_times import Kernels, clock_of
 
-    enable_cuda_graphs(0)
+    hardware = hardware_of(kind)
+    hardware.enable_graphs(0)
     device, library = device_of(kind), tvm.runtime.load_module(str(kernels / MODEL))
     module = VirtualMachine(library, device).module
     values = np.load(kernels / SAVED)["input"]
     module["set_input"]("main", tvm.runtime.tensor(values, device))
-    clock = clock_of(kind, device.sync)
+    clock = clock_of(hardware, device.sync)
     run = module["invoke_stateful"]
     inside = Kernels(module["set_instrument"], lambda: run("main"), clock).measure_times_us(INSIDE_SEC)
     alone: dict[str, float] = {}
@@ -211,6 +214,10 @@ def kernels_are_timed_inside(kind: str, kernels: Path) -> Row:
     }
 
 
+def hardware_of(kind: str) -> DeviceKind:
+    return CudaDevice() if kind == CUDA else DeviceKind()
+
+
 def first_run_is_right(kind: str, kernels: Path) -> Row:
     """The first run of a process, which loads library and context, is right."""
     load_runtime(kind)
@@ -227,7 +234,7 @@ def first_run_is_right(kind: str, kernels: Path) -> Row:
     device.sync()
     first_ms = (time.monotonic() - began_sec) * 1e3
     _must(bool((tensors[2].numpy() == values + values).all()), "the sums of the first run are wrong")
-    timer = SliceTimer(on_cores=kind != CUDA, has_priority=False)
+    timer = SliceTimer(on_cores=kind != CUDA, has_priority=False, kind=hardware_of(kind))
     tvm.register_global_func(NEXT_SLICE, timer.count_slice, override=True)
     warm = timer.time_slices(library, "main", kind, ALONE_RUNS, 3, *tensors)
     result: Row = {"first_ms": round(first_ms, 3), "warm_us": _mean_us(warm)}

@@ -67,7 +67,7 @@ def compile_to(module: Any, target: str, file: Path) -> Value:
     if parsed.kind.name != "cuda":
         library, figures = compile_to_library(module, parsed, **options), []
     else:
-        from mallorn.workers.tvm.cuda.cuda_kernel_resources import compile_for_cuda
+        from mallorn.kinds.cuda.compiler.cuda_kernel_resources import compile_for_cuda
 
         built = compile_for_cuda(module, parsed, **options)
         library, figures = built.library, [asdict(kernel) for kernel in built.kernels]
@@ -106,7 +106,7 @@ def _schedules(
             yield f"{task.name}/{kind}", OWN_KIND, lambda guess=guess: module(_only(guess))
     if task.name == WGMMA_TASK and target.attrs.get("arch") == WGMMA_ARCH:
         yield f"{task.name}/{WGMMA}", WGMMA, lambda: (wgmma_prototype.product(*task.sizes), {})
-    if not target.is_cpu:
+    if not target.runs_on_cores:
         yield f"{task.name}/{DLIGHT}", DLIGHT, lambda: (_dlight(tir, target), {})
     for number, candidate in enumerate(islice(_by_chance(space, chance), first_of_chance)):
         yield f"{task.name}/{CHANCE} {number}", CHANCE, lambda candidate=candidate: module(candidate)
@@ -140,7 +140,7 @@ def _by_chance(space: TvmSpace, count: int) -> Iterator[Candidate]:
 
 
 def _dlight(tir: str, target: Target) -> Any:
-    from mallorn.workers.tvm.cuda.cuda_rules import dlight_schedule
+    from mallorn.kinds.cuda.compiler.cuda_rules import dlight_schedule
 
     schedule = dlight_schedule(tvm.ir.load_json(tir), parse_tvm_target(target.text))
     if schedule is None:

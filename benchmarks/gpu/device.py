@@ -13,15 +13,15 @@ def load_runtime(kind: str) -> None:
     import tvm  # noqa: F401 - the import loads the library
 
     if kind == CUDA:
-        from mallorn.workers.device.nvidia_driver import load_cuda_runtime
+        from mallorn.kinds.cuda.device.nvidia_driver import load_cuda_runtime
 
         load_cuda_runtime()
 
 
 def gpu_meter() -> Any:
     """Return a meter of the first visible GPU. Call this before a context is created."""
-    from mallorn.workers.device.gpu_meter import GpuMeter
-    from mallorn.workers.device.nvidia_driver import visible_gpus
+    from mallorn.kinds.cuda.device.gpu_meter import GpuMeter
+    from mallorn.kinds.cuda.device.nvidia_driver import visible_gpus
 
     return GpuMeter(visible_gpus()[0].uuid)
 

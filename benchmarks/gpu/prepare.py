@@ -21,7 +21,7 @@ from benchmarks.gpu.search_places import ORDER, slug
 from benchmarks.gpu.tasks import GPU, REHEARSAL, SEARCHED, SEARCHED_REHEARSAL, Task
 from benchmarks.hosts import describe_host
 from mallorn.core.targets import Target, parse_target
-from mallorn.services.planner.planner_values import GPU_ROUND_SIZE as ROUND
+from mallorn.kinds.cuda.kind import Cuda
 from mallorn.workers.detached.pack_batch import target_requirements
 from mallorn.workers.host.code_digest import TVM_VERSION
 
@@ -84,7 +84,7 @@ def _prepare_search(
         "needs": target_requirements(target),
         "tvm": TVM_VERSION,
         "trials": options.searched,
-        "round": min(ROUND, options.searched),
+        "round": min(Cuda.round_size, options.searched),
         "tasks": [task.name for task in tasks],
         "calls": {task.name: call_of(task, folder, target) for task in tasks},
     }

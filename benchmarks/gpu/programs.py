@@ -30,13 +30,13 @@ from benchmarks.gpu.tasks import (
     Task,
     operands,
 )
-from mallorn.graphc.attention.fuse_short_attention import ShortAttention, short_attention_function
 from mallorn.graphc.quant.keep_block_quantized_weights import (
     BlockQuantizedWeights,
     DecodedProduct,
     product_function,
 )
 from mallorn.graphc.quant.tf32_products import Tf32Products
+from mallorn.kinds.cuda.graph.fuse_short_attention import ShortAttention, short_attention_function
 
 
 def module_of(task: Task) -> Any:

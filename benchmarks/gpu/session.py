@@ -137,9 +137,10 @@ def main() -> None:
     kind, room, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # keep output of libraries out of the answers
+    from mallorn.kinds.cuda.device.cuda_device import CudaDevice
+    from mallorn.workers.device.device_kind import DeviceKind
     from mallorn.workers.sandbox.landlock import READ
     from mallorn.workers.sandbox.sandbox import SandboxSpec, enter_sandbox
-    from mallorn.workers.sandbox.system_paths import accelerator_paths
     from mallorn.workers.subprocesses.hide_torch import hide_torch
 
     hide_torch()  # as in device sessions: torch would query the driver under the limit
@@ -147,8 +148,9 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
     load_runtime(kind)
     meter = gpu_meter() if kind == CUDA else None
-    others = (*accelerator_paths(kind), (str(folder), READ))
-    _say(answers, {"result": enter_sandbox(SandboxSpec(room, drives_gpu=kind == CUDA, others=others))})
+    hardware = CudaDevice() if kind == CUDA else DeviceKind()
+    others = (*hardware.paths(""), (str(folder), READ))
+    _say(answers, {"result": enter_sandbox(SandboxSpec(room, drives_gpu=hardware.drives_gpu, others=others))})
     kernels: Kernels | None = None
     for line in sys.stdin:
         call = json.loads(line)

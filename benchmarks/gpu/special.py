@@ -138,7 +138,7 @@ def _compiler(target: Any) -> Iterator[None]:
     if target.kind.name != CUDA:
         yield
         return
-    from mallorn.workers.tvm.cuda.compile_cuda import collect_device_code
+    from mallorn.kinds.cuda.compiler.compile_cuda import collect_device_code
 
     with collect_device_code(target):
         yield

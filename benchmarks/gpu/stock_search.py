@@ -61,7 +61,7 @@ def build(module: Any, target: Any, _params: Any) -> Any:
     options = {"tirx.disable_assert": True}
     if target.kind.name != "cuda":
         return compile_to_library(module, target, **options), []
-    from mallorn.workers.tvm.cuda.cuda_kernel_resources import compile_for_cuda
+    from mallorn.kinds.cuda.compiler.cuda_kernel_resources import compile_for_cuda
 
     built = compile_for_cuda(module, target, **options)
     return built.library, [asdict(kernel) for kernel in built.kernels]

@@ -17,7 +17,7 @@ import tvm
 from tvm.script import tirx as T
 
 from benchmarks.gpu.kernel_index import WGMMA_ARCH
-from mallorn.workers.tvm.cuda.cuda_kernel_resources import CudaLibrary, compile_for_cuda
+from mallorn.kinds.cuda.compiler.cuda_kernel_resources import CudaLibrary, compile_for_cuda
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_tvm_target
 
 ROWS, COLUMNS, DEPTH, STAGES = 64, 128, 64, 3  # of a thread block's tile and of a step

@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypedDict, cast
 
+from mallorn.graphc.core.graph_kind import all_graph_kinds
+
 Step = TypedDict(
     "Step", {"pass": str, "call": str, "args": list[Any], "optional": bool, "left_out": str}, total=False
 )  # a step of a recipe as JSON; or the argument {"call": name, "args": [...]}, which stands for its result
@@ -39,7 +41,6 @@ OWN_PASSES = {
     "fuse_lookups": "layout.join_rows",
     "fuse_pointwise_into_depthwise": "conv.fuse_pointwise_into_depthwise",
     "fuse_requantize": "quant.fuse_linear_sums",
-    "fuse_short_attention": "attention.fuse_short_attention",
     "fuse_transposes_into_batched_matmul": "matmul.fuse_transposes_into_batched_matmul",
     "group_norm_to_partial_sums": "norm.group_norms",
     "grouped_conv_to_batched": "conv.grouped_conv_to_batched",
@@ -69,10 +70,12 @@ OWN_PASSES = {
     "vectorize_softmax_and_layer_norm": "norm.vectorize_softmax_and_layer_norm",
     "wrap_extern_calls": "tasks.mark_tasks",
 }
+OWN_PASSES = {name: f"mallorn.graphc.{place}" for name, place in OWN_PASSES.items()}
+OWN_PASSES |= {name: place for kind in all_graph_kinds() for name, place in kind.passes.items()}
 # MODULE:NAME of what makes arguments of passes, and of a rule of TVM that another replaces.
 ARGUMENTS = {
-    "s_tir.dlight.gpu.Matmul": "mallorn.graphc.matmul.dlight_int8_matmul:LowerableMatmul",
     "vector_lanes": "mallorn.graphc.core.vector_lanes:lanes",
+    **{name: place for kind in all_graph_kinds() for name, place in kind.replaced_rules.items()},
 }
 # Passes that run after a pass, as part of the same step of a recipe.
 FOLLOWED_BY: Mapping[str, str] = {
@@ -105,7 +108,7 @@ def resolve_pass(name: str) -> Any:
     """Return the class or function that makes a pass. Raises ValueError for unknown names."""
     if module := OWN_PASSES.get(name):
         class_name = "".join(word.capitalize() for word in name.split("_"))
-        return _import_attribute(f"mallorn.graphc.{module}:{class_name}")
+        return _import_attribute(f"{module}:{class_name}")
     if name in ARGUMENTS:
         return _import_attribute(ARGUMENTS[name])
     if TVM_PASSES.fullmatch(name) and name not in NOT_IN_RECIPES:

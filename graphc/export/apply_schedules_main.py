@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from mallorn.graphc.core.graph_kind import graph_kind
 from mallorn.graphc.export import export_checks
-from mallorn.graphc.export.cuda_toolkit import prepare_stock_tvm
 
 RECORDS = ("database_workload.json", "database_tuning_record.json")
 SCHEDULE_SETS = ("alone", "loaded")
@@ -88,8 +88,7 @@ def compile_with_records(
     cores = manifest["target"].get("num-cores")
     os.environ.update({"TVM_NUM_THREADS": str(cores)} if cores else {})
     os.environ.setdefault("TVM_BIND_THREADS", "0")  # else it runs on cores outside its affinity
-    if manifest["target"]["kind"] == "cuda":
-        prepare_stock_tvm()
+    graph_kind(manifest["target"]["kind"]).prepare_stock_tvm()
     from mallorn.graphc.export import compare_with_onnxruntime, compile_network, library_metadata
     from mallorn.graphc.export.build_library import build_library
 

@@ -23,6 +23,7 @@ from tvm import relax
 from tvm.relax import vm_build
 from tvm.support import cc
 
+from mallorn.graphc.core.graph_kind import graph_kind_of
 from mallorn.graphc.export import code_generation as codegen
 from mallorn.graphc.export import export_checks
 from mallorn.graphc.export.embed_weights import weight_embedding_options
@@ -78,8 +79,7 @@ def build_executable(mod: Any, target: Any) -> Any:
     """Compile the module that `apply_schedules` returned by TVM's own build."""
     # Named explicitly: TVM's default for GPUs would fuse and schedule again.
     pipeline = relax.get_pipeline("default_build")
-    # On CUDA, one graph launch replaces hundreds of kernel launches inside the network.
-    with codegen.compilation_context(target, **{"relax.backend.use_cuda_graph": target.kind.name == "cuda"}):
+    with codegen.compilation_context(target, (), **graph_kind_of(target).build_options):
         return relax.build(mod, codegen.target_without_gather(target), relax_pipeline=pipeline)
 
 

@@ -1,4 +1,4 @@
-"""Generate CPU code with 64-bit indices and without gathers, and CUDA code with asynchronous copies.
+"""Generate CPU code with 64-bit indices and without gathers, and other code with its kind's options.
 
 LLVM sign-extends narrower indices for each load unless it can prove that none overflows.
 LLVM underestimates the cost of gathers and would use them to read columns.
@@ -11,9 +11,8 @@ from typing import Any, Final
 import tvm
 from tvm.target.codegen import target_has_features
 
-#: Makes copies to shared memory asynchronous where a schedule's pipeline asks for it.
-#: Without this option TVM compiles the same schedule to ordinary copies.
-ASYNC_COPIES: Final = "tirx.use_async_copy"
+from mallorn.graphc.core.graph_kind import graph_kind_of
+
 NARROWING: Final = "tirx.NarrowDataType"
 NO_GATHERS: Final = ("+prefer-no-gather", "+prefer-no-scatter")
 
@@ -25,10 +24,9 @@ def compile_to_library(module: Any, target: Any, instruments: Sequence[Any] = ()
 
 @contextmanager
 def compilation_context(target: Any, instruments: Sequence[Any] = (), **options: Any) -> Iterator[Any]:
-    """Enter the target, which CUDA needs, and a pass context; yield the context."""
+    """Enter the target, which GPUs need, and a pass context; yield the context."""
     wide = target.kind.name == "llvm" and "64" in str(target.attrs.get("mtriple", "64"))
-    if target.kind.name == "cuda":
-        options = {ASYNC_COPIES: True} | options
+    options = dict(graph_kind_of(target).pass_options) | options
     context = tvm.transform.PassContext(
         instruments=list(instruments), disabled_pass=[NARROWING] if wide else [], config=options
     )

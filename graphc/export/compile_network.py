@@ -23,6 +23,7 @@ from tvm.tirx import AttrStmt
 
 from mallorn.graphc.convert import register_converters
 from mallorn.graphc.core import graph_rewriting, pass_runner
+from mallorn.graphc.core.graph_kind import graph_kind_of
 from mallorn.graphc.core.pass_registry import Step
 from mallorn.graphc.export import export_checks
 from mallorn.graphc.export.compare_with_onnxruntime import errors_against_onnxruntime
@@ -48,8 +49,7 @@ class InputSpec(TypedDict):
     shape: Sequence[Any]
 
 
-# TVM's intrinsics and those of tensor cores are registered by imports here; passes register others.
-_ON_TENSOR_CORES = '["mallorn_mma_'
+# Imports here register TVM's intrinsics and the kind's; passes register others.
 _IN_SEQUENCE = "pragma_scope"
 _TVMS_INTRINSIC = re.compile(r'"Tensorize",[^]]{0,200}\], *\["(?!mallorn_)')
 
@@ -171,8 +171,7 @@ def partition_tasks_by_schedule(
     text = records.read_text() if records.exists() else ""
     if _TVMS_INTRINSIC.search(text):
         importlib.import_module("tvm.s_tir.tensor_intrin")  # slow, so only if needed
-    if _ON_TENSOR_CORES in text:
-        importlib.import_module("mallorn.graphc.matmul.tensor_core_instructions")
+    graph_kind_of(target).load_instructions(text)
     database = JSONDatabase(work_dir=work_dir)
     tasks: tuple[list[str], list[str]] = [], []
     for label, task in (

@@ -1,5 +1,6 @@
 """Write this package as a zip archive for exports; equal sources give equal bytes."""
 
+from collections.abc import Iterator
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -7,6 +8,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+from mallorn.graphc.core.graph_kind import KINDS
 
 ARCHIVE: Final = "graphc.zip"
 SCRIPT: Final = "apply.py"
@@ -18,11 +21,25 @@ def write_archive(directory: Path) -> list[Path]:
     """Write `graphc.zip`, and `apply.py`, which uses it; return their paths."""
     archive, script = directory / ARCHIVE, directory / SCRIPT
     with ZipFile(archive, "w") as archive_file:
-        # An empty `mallorn`, whether or not the machine has one: the graph compiler imports no other part.
-        for name, content in [("mallorn/__init__.py", b""), *_sources(files(PACKAGE), "mallorn/graphc")]:
+        for name, content in [*_packages(), *_sources(files(PACKAGE), "mallorn/graphc"), *_graph_folders()]:
             archive_file.writestr(ZipInfo(name), content, ZIP_DEFLATED)  # ZipInfo's default date is 1980
     script.write_bytes((files(f"{PACKAGE}.export") / SCRIPT).read_bytes())
     return [archive, script]
+
+
+def _packages() -> Iterator[tuple[str, bytes]]:
+    """Yield an empty `mallorn`, whether or not the machine has one: exports import no other part."""
+    yield "mallorn/__init__.py", b""
+    for place in dict.fromkeys(KINDS.values()):
+        for package in ("mallorn.kinds", place.rpartition(".graph.")[0]):
+            yield f"{package.replace('.', '/')}/__init__.py", b""
+
+
+def _graph_folders() -> Iterator[tuple[str, bytes]]:
+    """Yield what kinds of hardware bring to the graph compiler."""
+    for place in KINDS.values():
+        package = place.partition(":")[0].rpartition(".")[0]
+        yield from _sources(files(package), package.replace(".", "/"))
 
 
 @cache

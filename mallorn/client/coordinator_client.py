@@ -20,7 +20,8 @@ from mallorn.core.api_keys import OwnerAction
 from mallorn.core.check_option_kwargs import OptionKwargs, free_dimensions_error
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.settings import DEFAULT_URL, settings
-from mallorn.core.targets import LOCAL, TargetAttrs
+from mallorn.core.target_kind import TargetAttrs
+from mallorn.core.targets import LOCAL
 from mallorn.core.values.access_control import ApiKey, AuditEntry, NewApiKey, OwnerStatus
 from mallorn.core.values.cost_model_version import CostModelVersion
 from mallorn.core.values.dataset import DatasetStats, Record, ScheduleLookup, UploadedModel, VerifiedSchedule

@@ -15,7 +15,7 @@ from mallorn.client.progress_lines import print_line
 from mallorn.core.errors import Unavailable
 from mallorn.core.installation import python_path
 from mallorn.core.settings import Settings
-from mallorn.core.targets import CUDA, LOCAL, parse_target
+from mallorn.core.targets import LOCAL, kind_of_word, parse_target
 from mallorn.core.version import API
 from mallorn.stack.data_directory import LOCK_PATIENCE_SEC, DataDir, StackInfo
 from mallorn.stack.process_specs import mallorn_command
@@ -101,14 +101,16 @@ def resolve_target_to_submit(stack: Connected, target: str) -> str:
 def resolve_requested_target(target: str, is_here: bool) -> str:
     """Return the target that a user asked for. Raises InvalidTarget if it is invalid.
 
-    For a service on this machine, `cuda` becomes the target of this machine's GPU, because
-    a service knows only GPUs that already have a device.
+    For a service on this machine, the name of a kind of accelerator becomes the target of this
+    machine's own, because a service knows only those that already have a device.
     """
-    if target == CUDA and is_here:
+    if kind_of_word(target) is not None:
+        if not is_here:
+            return target
         from mallorn.workers.device.target_support import resolve_target
 
-        return resolve_target(CUDA).text
-    if target not in (LOCAL, CUDA):
+        return resolve_target(target).text
+    if target != LOCAL:
         parse_target(target)
     return target
 

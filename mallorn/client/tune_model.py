@@ -16,7 +16,8 @@ from mallorn.core.check_option_kwargs import OptionKwargs
 from mallorn.core.errors import Conflict, MallornError
 from mallorn.core.installation import missing_package
 from mallorn.core.settings import settings
-from mallorn.core.targets import CUDA, LOCAL, TargetAttrs
+from mallorn.core.target_kind import TargetAttrs
+from mallorn.core.targets import LOCAL
 from mallorn.core.values.job import JobStatus
 from mallorn.report.notebook_card import in_notebook
 
@@ -63,10 +64,10 @@ def tune(
                     message = f"tuning on this machine needs {module}, which is not installed"
                     raise missing_package(message, ",".join(NEEDED), ELSEWHERE)
         with out_directory(directory), connected_stack(url, None, Path(data) if data else None) as stack:
-            if url is None and target == CUDA:
-                target = resolve_requested_target(CUDA, is_here=True)
-            elif url is None and target == LOCAL:
+            if url is None and target == LOCAL:
                 target = resolve_target_to_submit(stack, LOCAL)
+            elif url is None and isinstance(target, str):
+                target = resolve_requested_target(target, is_here=True)
             job = stack.api.submit(
                 file, target, trials, minutes, seed, name or file.stem, inputs=inputs, **options
             )

@@ -19,14 +19,10 @@ from pydantic_core import ErrorDetails
 from mallorn.core.errors import UnknownName
 from mallorn.core.registry import list_names
 from mallorn.core.states import SEARCH, WRITE, ZERO_SHOT, DatasetUse, Mode
-from mallorn.core.targets import CUDA, Target
+from mallorn.core.targets import Target
 from mallorn.core.version import VERSION
 
 LARGEST_ROUND: Final = 64  # candidates
-# Defaults for GPUs (docs/adr/0091): their timings agree within 1 % after 20 ms, and the
-# cost model reads lowered kernels.
-GPU_REPEAT_MS: Final = 20
-CUDA_COST_MODEL: Final = "kernel-time"
 DEVICE: Final = "tvm"  # measurer on devices that workers reach
 DETACHED: Final = "detached"  # measurer of jobs whose device no worker can reach
 ON_DEVICES: Final = frozenset({DEVICE, DETACHED})  # measurers on real devices, for which TVM builds
@@ -107,7 +103,7 @@ class JobOptions(BaseModel):
         Literal["float32", "bf16", "fp16", "tf32"],
         Field(
             description="Data type of the factors of products; sums stay float32. "
-            "bf16 is for CPUs with AVX512-BF16 and GPUs from sm_80 on, fp16 for CUDA GPUs and aarch64, and "
+            "bf16 is for CPUs with AVX512-BF16 and GPUs from sm_80 on, fp16 for GPUs and aarch64, and "
             "tf32 (float32 with 10 bits of mantissa) for GPUs from sm_80 on."
         ),
     ] = "float32"
@@ -120,7 +116,7 @@ class JobOptions(BaseModel):
     ] = SEARCH
     search: Annotated[Name, Field(description="Searcher that proposes candidates.")] = "portfolio"
     cost_model: Annotated[
-        Name, Field(description="Predicts which candidates are fast. Default on CUDA targets: kernel-time.")
+        Name, Field(description="Predicts which candidates are fast. Default on GPUs: kernel-time.")
     ] = "xgboost"
     sampler: Annotated[Name, Field(description="Picks a round's candidates from the scored pool.")] = "topk"
     stopping: Annotated[Name, Field(description="Decides when a timing is precise enough.")] = "racing"
@@ -244,13 +240,15 @@ class JobOptions(BaseModel):
         return self.mode == SEARCH
 
     def with_target_defaults(self, target: Target) -> Self:
-        """Return the options with the defaults of a GPU target in place of a CPU's, except
-        where the user chose a value."""
-        changes: dict[str, object] = {}
-        if target.is_gpu and "min_repeat_ms" not in self.evaluator.model_fields_set:
-            changes["evaluator"] = self.evaluator.model_copy(update={"min_repeat_ms": GPU_REPEAT_MS})
-        if target.is_gpu and target.kind == CUDA and "cost_model" not in self.model_fields_set:
-            changes["cost_model"] = CUDA_COST_MODEL
+        """Return the options with the defaults of the target's hardware, except where the user
+        chose a value."""
+        defaults = {} if (hardware := target.measured_by) is None else hardware.default_options
+        changes: dict[str, object] = {
+            name: value for name, value in defaults.items() if name not in self.model_fields_set
+        }
+        repeat_ms = None if hardware is None else hardware.min_repeat_ms
+        if repeat_ms is not None and "min_repeat_ms" not in self.evaluator.model_fields_set:
+            changes["evaluator"] = self.evaluator.model_copy(update={"min_repeat_ms": repeat_ms})
         return self.model_copy(update=changes)
 
     def timing(self) -> dict[str, object]:

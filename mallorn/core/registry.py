@@ -6,7 +6,7 @@ user's own class may also be named MODULE:CLASS.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from mallorn.core.errors import ClassRefused, PluginFailed, UnknownName
 from mallorn.core.installation import RESEARCH, missing_package
+from mallorn.core.target_kind import TargetKind
 
 REGISTRY: Final[dict[str, dict[str, str]]] = {
     "search": {
@@ -44,27 +45,11 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "statements": "mallorn.workers.tvm.space.lowered_views:describe_statements",
         "code": "mallorn.workers.tvm.space.lowered_views:describe_code",
         "executed": "mallorn.workers.tvm.space.lowered_views:describe_executed",
-        "kernels": "mallorn.workers.tvm.space.cuda_kernel_view:describe_kernels",
     },
-    "cuda_sketch": {  # our own kinds of schedules for CUDA, in the order of their sketches
-        "tensor core product": "mallorn.workers.tvm.space.cuda_sketches.tensor_core_products:schedules",
-        "vector product": "mallorn.workers.tvm.space.cuda_sketches.vector_products:schedules",
-        "row reduction": "mallorn.workers.tvm.space.cuda_sketches.row_reductions:schedules",
-        "cuda core product": "mallorn.workers.tvm.space.cuda_sketches.cuda_core_products:schedules",
-        "mover": "mallorn.workers.tvm.space.cuda_sketches.movers:schedules",
-        "window": "mallorn.workers.tvm.space.cuda_sketches.windows:schedules",
-        "short attention": "mallorn.workers.tvm.space.cuda_sketches.short_attention:schedules",
-    },
-    "gpu_model": {  # the time of each kind's candidates
-        "MetaSchedule": "mallorn.searchers.roller.gpu.metaschedule_tiles:stock_model",
-        "other": "mallorn.searchers.roller.gpu.sketch_model:UnknownKind",
-        "tensor core product": "mallorn.searchers.roller.gpu.products:TensorCoreProduct",
-        "vector product": "mallorn.searchers.roller.gpu.sums_and_moves:SumByThreads",
-        "row reduction": "mallorn.searchers.roller.gpu.sums_and_moves:RowReduction",
-        "cuda core product": "mallorn.searchers.roller.gpu.products:CudaCoreProduct",
-        "mover": "mallorn.searchers.roller.gpu.sums_and_moves:Mover",
-        "window": "mallorn.searchers.roller.gpu.sums_and_moves:Window",
-        "short attention": "mallorn.searchers.roller.gpu.products:ShortAttentionKernel",
+    "kind": {  # of hardware; each adds names of its own to other seams
+        "x86": "mallorn.kinds.x86.kind:X86",
+        "aarch64": "mallorn.kinds.aarch64.kind:Aarch64",
+        "cuda": "mallorn.kinds.cuda.kind:Cuda",
     },
     "stopping": {
         "fixed": "mallorn.workers.measure.stopping:Fixed",
@@ -151,9 +136,25 @@ _CLASS_PATH: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", r
 _RESEARCH_MODULE: Final = RESEARCH.replace("-", "_")
 
 
+@cache
+def list_kinds() -> Sequence[TargetKind]:
+    """Return the kinds of hardware of the service and of installed packages."""
+    places = {**find_plugins("kind"), **REGISTRY["kind"]}
+    return [_load(location)() for location in places.values()]
+
+
+@cache
+def locations(seam: str) -> Mapping[str, str]:
+    """Return MODULE:CLASS by name: the service's, and what kinds of hardware add."""
+    added = (
+        {} if seam == "kind" else {k: v for kind in list_kinds() for k, v in kind.names.get(seam, {}).items()}
+    )
+    return {**added, **REGISTRY.get(seam, {})}
+
+
 def list_names(seam: str) -> list[str]:
     """Return the names of the service and of mallorn-research, whether it is installed or not."""
-    return sorted({*REGISTRY.get(seam, ()), *RESEARCH_NAMES.get(seam, ())})
+    return sorted({*locations(seam), *RESEARCH_NAMES.get(seam, ())})
 
 
 @cache
@@ -171,7 +172,7 @@ def check_name(seam: str, name: str) -> None:
     names = list_names(seam)
     if name in names or (seam in WORDS and name in find_plugins(seam)):
         return
-    if name in REGISTRY.get(seam, {}).values() or name.startswith(f"{_RESEARCH_MODULE}."):
+    if name in locations(seam).values() or name.startswith(f"{_RESEARCH_MODULE}."):
         short_name = find_name(seam, name)
         hint = f"known: {short_name or ', '.join(names)}"
         raise UnknownName(f"{name} has a short name; use that", hint=hint)
@@ -183,7 +184,7 @@ def check_name(seam: str, name: str) -> None:
 
 def find_name(seam: str, location: str) -> str | None:
     """Return the name under which MODULE:CLASS is registered or installed; None if it is not."""
-    pairs = {**find_plugins(seam), **REGISTRY.get(seam, {})}.items()
+    pairs = {**find_plugins(seam), **locations(seam)}.items()
     return next((name for name, known_location in pairs if known_location == location), None)
 
 
@@ -195,7 +196,7 @@ def resolve(seam: str, name: str) -> Any:
     does not implement the seam's base class.
     """
     check_name(seam, name)
-    if location := REGISTRY.get(seam, {}).get(name):
+    if location := locations(seam).get(name):
         return _load(location)
     if name not in RESEARCH_NAMES.get(seam, {}):
         return _import_user_class(seam, name)

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mallorn.core.registry import REGISTRY, resolve
+from mallorn.core.registry import locations, resolve
 from mallorn.core.values.machine import Machine
 from mallorn.costmodels.base import Column, Indices
 from mallorn.searchers.decision_features import decision_rows
@@ -44,11 +44,11 @@ _STOCK, _UNKNOWN_KIND = "MetaSchedule", "other"  # names of models of sketches t
 _UNKNOWN_US: Final = 1e9  # for sketches without a time model, whose guesses keep their order
 
 
-def gpu_model(sketch: Sketch, nests: Sequence[Nest], machine: Machine) -> Any:
-    """Return the `GpuModel` of a sketch of ours or MetaSchedule's; None if it has none."""
+def sketch_time_model(sketch: Sketch, nests: Sequence[Nest], machine: Machine) -> Any:
+    """Return the `SketchModel` of a sketch of ours or MetaSchedule's; None if it has none."""
     kind = str(sketch.facts.get("kind", _STOCK))
-    name = kind if kind in REGISTRY["gpu_model"] else _UNKNOWN_KIND
-    return resolve("gpu_model", name)(sketch, nests, machine)
+    name = kind if kind in locations("sketch_time") else _UNKNOWN_KIND
+    return resolve("sketch_time", name)(sketch, nests, machine)
 
 
 def build_tiles(nest: Nest, machine: Machine, limits: Sequence[int], unroll: float) -> Rows:
@@ -183,7 +183,7 @@ class Constructor:
     def guesses(self, sketch: Sketch) -> Guesses:
         """Return decision vectors that are worth trying, with estimated times."""
         if self._machine.gpu:
-            model = gpu_model(sketch, self._nests, self._machine)
+            model = sketch_time_model(sketch, self._nests, self._machine)
             if model is not None:
                 rows, us = model.best(_MOST_ON_GPU)
                 return Guesses(rows, us, rows.astype(np.int64))
@@ -197,7 +197,7 @@ class Constructor:
     def time_us(self, sketch: Sketch, rows: Rows) -> Column | None:
         """Return the estimated time of each row; None if there is no model of the sketch."""
         if self._machine.gpu:
-            model = gpu_model(sketch, self._nests, self._machine)
+            model = sketch_time_model(sketch, self._nests, self._machine)
             return None if model is None else model.time_us(rows)
         of_sketch, machine = blocks(sketch), _machine_of(sketch, self._machine)
         if len(of_sketch) != 1 or not of_sketch[0].is_tiled:

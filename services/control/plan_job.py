@@ -39,7 +39,6 @@ from mallorn.services.control.wait_for_device import WaitLimit, wait_for_device
 from mallorn.services.planner.families.base import Families, Member
 from mallorn.services.planner.plan_rounds import plan_rounds
 from mallorn.services.planner.planner_values import (
-    GPU_ROUND_SIZE,
     ROUND_SIZE,
     JobPlan,
     JobView,
@@ -97,7 +96,7 @@ def job_view(row: JobToPlan, options: JobOptions, tasks: Sequence[TaskHistory]) 
         seconds_per_trial=mean_seconds_per_trial([task.own for task in tasks])
         or mean_seconds_per_trial([task.curve for task in tasks]),
         task_trials=options.task_trials,
-        usual_size=GPU_ROUND_SIZE if row.target.is_gpu else ROUND_SIZE,
+        usual_size=ROUND_SIZE if (hardware := row.target.measured_by) is None else hardware.round_size,
     )
 
 

@@ -17,7 +17,7 @@ from mallorn.core.log_setup import Turn, log_facts, log_survived_error
 from mallorn.core.os_errors import explain_os_error
 from mallorn.core.queues import Message
 from mallorn.core.states import Waiting
-from mallorn.core.targets import ROUNDS_PER_GPU, Target
+from mallorn.core.targets import Target
 from mallorn.db.repositories.devices import Devices
 from mallorn.db.repositories.fair_shares import FairShares
 from mallorn.db.repositories.job_transitions import pause_job
@@ -69,9 +69,9 @@ def survey(session: Session, target_id: int, target: Target) -> TargetSurvey:
         if lack is None and not able:
             lack = explain_lack(near, toolchain, NEAR)
     width = sum(row.info.width for row in able)
-    rounds_per_device = ROUNDS_PER_GPU if target.is_gpu else 1
-    # One round per device with a worker, and spare ones; builds do not disturb GPU timings.
-    places = width if target.virtual_device else len(devices) * rounds_per_device
+    # A round for each device with a worker, or several, and spare ones.
+    hardware = target.measured_by
+    places = width if hardware is None else len(devices) * hardware.rounds_per_device
     busy = max(1, min(places, width))
     max_open_rounds = busy + ceil(busy / DEVICES_PER_SPARE) if places else 0
     return TargetSurvey(

@@ -9,8 +9,6 @@ from mallorn.core.values.decision_log import PlannedRound
 from mallorn.core.values.expected_gain import Outlook
 
 ROUND_SIZE: Final = 16
-# A session with a GPU takes about as long to begin as several candidates take to run (docs/adr/0091).
-GPU_ROUND_SIZE: Final = 32
 
 
 @dataclass(frozen=True, slots=True)

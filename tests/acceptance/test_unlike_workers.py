@@ -11,11 +11,11 @@ from sqlalchemy import select
 
 from mallorn import Client, Job
 from mallorn.core.states import JobState, RoundState, StageKind, WorkKind
-from mallorn.core.targets import CUDA
 from mallorn.core.values.fleet import WorkerStatus
 from mallorn.db.session import Database
 from mallorn.db.tables import Context, LeaseRow, Round, StageRun
 from mallorn.db.tables import Job as JobRow
+from mallorn.kinds.cuda.kind import Cuda
 from tests.fixtures.command_line import mallorn, typed
 from tests.fixtures.database import PostgresServer
 from tests.fixtures.namespaces import OtherHost, why_not
@@ -40,7 +40,7 @@ class UnlikeFleet:
     def __init__(self, folder: Path, database_url: str, ends: ExitStack) -> None:
         is_apart = not why_not()
         far = ends.enter_context(OtherHost(folder)) if is_apart else None
-        common, cuda = "ld GNU ld 2.40", Image.make(folder / "cuda", "ld GNU ld 2.40", CUDA)
+        common, cuda = "ld GNU ld 2.40", Image.make(folder / "cuda", "ld GNU ld 2.40", Cuda.name)
         gnu, lld = Image.make(folder / "gnu", common), Image.make(folder / "lld", "ld.lld LLD 19.1")
         there = "127.0.0.1" if far is None else far.there
 

@@ -8,14 +8,14 @@ import tvm
 from tvm.script import tirx as T
 
 from mallorn.core.errors import HostFault
-from mallorn.core.values.machine import assume_typical_gpu
+from mallorn.kinds.cuda.compiler import compile_cuda
+from mallorn.kinds.cuda.compiler.compile_cuda import KernelRefused, Toolchain, load_cuda_compiler
+from mallorn.kinds.cuda.compiler.cuda_kernel_resources import CannotLaunch
+from mallorn.kinds.cuda.typical_gpu import assume_typical_gpu
 from mallorn.searchers.roller.rank_candidates import ranked
 from mallorn.searchers.space import Sketch
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
 from mallorn.workers.tvm.compile.build_libraries import compile_module
-from mallorn.workers.tvm.cuda import compile_cuda
-from mallorn.workers.tvm.cuda.compile_cuda import KernelRefused, Toolchain, load_cuda_compiler
-from mallorn.workers.tvm.cuda.cuda_kernel_resources import CannotLaunch
 from tests.fixtures.cuda import cuda_target, needs_nvcc
 from tests.unit.tvm_space.programs import matmul
 

@@ -13,11 +13,11 @@ from benchmarks.gpu.programs import module_of
 from benchmarks.gpu.tasks import BATCH, REHEARSAL
 from benchmarks.networks.quantised import QUANTISED
 from mallorn.core.targets import Target
+from mallorn.kinds.cuda.compiler.cuda_rules import can_launch
 from mallorn.searchers.space import Candidate
 from mallorn.workers.interfaces.model_compiler import ModelTask
 from mallorn.workers.measure.tvm_space import TvmSpace
 from mallorn.workers.tvm.compile.build_libraries import compile_module
-from mallorn.workers.tvm.cuda.cuda_rules import can_launch
 from mallorn.workers.tvm.programs.loop_nests import nests
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_tvm_target
 from mallorn.workers.tvm.space.rebuild_schedule import rebuild, validate

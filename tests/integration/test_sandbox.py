@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from mallorn.kinds.cuda.device import cuda_device
+from mallorn.kinds.cuda.device.cuda_device import CudaDevice
+from mallorn.workers.device.device_kind import DeviceKind
 from mallorn.workers.sandbox import system_paths
 from mallorn.workers.sandbox.sandbox import WHOLE
 from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
@@ -166,10 +169,10 @@ def test_only_a_session_of_a_gpu_gets_its_nodes(
     tmp_path: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes = [f"/dev/{name}" for name in ("nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-modeset", "dri/card0")]
-    monkeypatch.setattr(system_paths, "glob", lambda pattern: fnmatch.filter(nodes, pattern))
+    monkeypatch.setattr(cuda_device, "glob", lambda pattern: fnmatch.filter(nodes, pattern))
     own = f"/proc/{os.getpid()}/task"
-    assert sorted(path for path, _ in system_paths.accelerator_paths("cuda")) == sorted([*nodes[:3], own])
-    assert list(system_paths.accelerator_paths("llvm")) == []
+    assert sorted(path for path, _ in CudaDevice().paths("")) == sorted([*nodes[:3], own])
+    assert list(DeviceKind().paths("")) == []
     assert not {str(path) for path, _ in system_paths.system_paths()} & {*nodes, "/dev/nvidia-caps"}
     assert tried(tmp_path, outside, {"write of itself in /proc"})["write of itself in /proc"] != "escaped"
 
@@ -182,17 +185,17 @@ def test_a_session_gets_the_node_of_its_own_gpu_alone(
         file = tmp_path / folder / "information"
         file.parent.mkdir()
         file.write_text(f"Model: \t\t Made-up\nGPU UUID: \t {uuid}\nDevice Minor: \t {minor}\n")
-    monkeypatch.setattr(system_paths, "_NVIDIA_FACTS", str(tmp_path))
+    monkeypatch.setattr(cuda_device, "_FACTS", str(tmp_path))
     nodes = [f"/dev/{name}" for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm")]
-    glob = system_paths.glob
+    glob = cuda_device.glob
     monkeypatch.setattr(
-        system_paths,
+        cuda_device,
         "glob",
         lambda pattern: fnmatch.filter(nodes, pattern) if pattern.startswith("/dev/") else glob(pattern),
     )
 
     def nodes_of(uuid: str) -> set[str]:
-        return {path for path, _ in system_paths.accelerator_paths("cuda", uuid) if path.startswith("/dev/")}
+        return {path for path, _ in CudaDevice().paths(uuid) if path.startswith("/dev/")}
 
     assert nodes_of("GPU-one") == {"/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-uvm"}
     assert nodes_of("GPU-two") == {"/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"}

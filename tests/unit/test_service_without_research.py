@@ -69,10 +69,12 @@ def test_no_module_of_the_service_names_a_module_of_research() -> None:
 
 
 def test_the_defaults_need_no_research() -> None:
-    from mallorn.core.job_options import CUDA_COST_MODEL, JobOptions
+    from mallorn.core.job_options import JobOptions
+    from mallorn.core.registry import list_kinds
     from mallorn.searchers.algorithms.portfolio import ARMS
 
     options = JobOptions()
     chosen = [(seam, getattr(options, seam)) for seam in REGISTRY if hasattr(options, seam)]
-    chosen += [("cost_model", CUDA_COST_MODEL), *(("search", arm) for arm in ARMS)]
+    chosen += [*(("search", arm) for arm in ARMS)]
+    chosen += [pair for kind in list_kinds() for pair in kind.default_options.items()]
     assert [(seam, name) for seam, name in chosen if name not in REGISTRY[seam]] == []

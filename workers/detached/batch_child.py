@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 
 from mallorn.core.errors import HostFault
-from mallorn.core.targets import CUDA, Target
+from mallorn.core.targets import Target
 from mallorn.workers.device.detect_host import refresh_host_facts
-from mallorn.workers.device.nvidia_driver import first_gpu
+from mallorn.workers.device.device_kind import device_kind, tvm_device_type
 from mallorn.workers.device.prepare_session import prepare_session, runtime_facts, set_runtime_environment
 from mallorn.workers.device.random_and_saved_arrays import (
     TimedArguments,
@@ -49,16 +49,15 @@ class TargetDevice:
         target = Target(needs["target"])
         if needs["machine"] != os.uname().machine:
             raise HostFault(f"the batch is for {needs['machine']}, this machine is {os.uname().machine}")
-        is_cuda, gpu = target.kind == CUDA, None
-        if (is_cuda or target.is_cpu) and (reason := find_unsupported_reason(target, needs["flags"])):
+        kind = device_kind(target)
+        if reason := find_unsupported_reason(target, needs["flags"]):
             raise HostFault(f"this machine cannot run the batch: {reason}")
-        if is_cuda:
-            gpu = first_gpu()
-            os.environ["CUDA_VISIBLE_DEVICES"] = gpu.uuid
+        if (accelerator := kind.first()) is not None:
+            kind.show_only(accelerator)
         set_runtime_environment(target)
         mode, paths = OFF if sandbox == OFF else BEST_EFFORT, [(str(folder.absolute()), READ)]
-        uuid = gpu.uuid if gpu else ""
-        is_raised, meter, level = prepare_session(target.kind, uuid, room, paths, mode)
+        uuid = accelerator.uuid if accelerator else ""
+        is_raised, meter, level = prepare_session(target, uuid, room, paths, mode)
         if sandbox == REQUIRE and level != WHOLE:
             raise HostFault(f"the sandbox of this host is {level}: --sandbox best-effort uses what there is")
 
@@ -70,8 +69,8 @@ class TargetDevice:
         if tvm.__version__ != batch["tvm"]:
             built = f"the batch was built by TVM {batch['tvm']}, but this Python has TVM {tvm.__version__}"
             raise HostFault(f"{built}: pip install apache-tvm=={batch['tvm']}")
-        facts: Any = runtime_facts(target, gpu, meter)
-        if not target.is_cpu and not facts["accelerator"]:
+        facts: Any = runtime_facts(target, accelerator, meter)
+        if not target.runs_on_cores and not facts["accelerator"]:
             raise HostFault(f"this machine has no {target.kind} device")
         # No process of the service shares locks with this one.
         self.identity: Json = {**refresh_host_facts(facts), "lock_file": "", "sandbox": level}
@@ -79,9 +78,9 @@ class TargetDevice:
         own_class = [self.identity[name] for name in ("host_class", "tvm_version", "threads")]
         if batch["like"] not in (None, own_class):
             raise HostFault(f"the job's times are of {batch['like']}; times of {own_class} do not compare")
-        self._tvm, self._kind = tvm, "cpu" if target.is_cpu else target.kind
+        self._tvm, self._kind = tvm, tvm_device_type(target)
         self._device = tvm.device(self._kind, 0)
-        self._timer = SliceTimer(target.is_cpu, is_raised, meter)
+        self._timer = SliceTimer(target.runs_on_cores, is_raised, meter, kind)
         tvm_ffi.register_global_func(NEXT_SLICE, self._timer.count_slice, override=True)
         self._args = TimedArguments(self._allocate, random_fill)
         self._drawn: tuple[Json, list[Any]] = None, []  # arguments of the last check

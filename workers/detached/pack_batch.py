@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session
 from mallorn.core.errors import Conflict, InvalidRequest, MallornError, Unavailable
 from mallorn.core.installation import IMPORT_ROOT
 from mallorn.core.job_options import JobOptions, KeptOptions
-from mallorn.core.registry import REGISTRY
+from mallorn.core.registry import REGISTRY, list_kinds
 from mallorn.core.states import Waiting, WorkKind
 from mallorn.core.targets import Target
 from mallorn.core.values.decision_log import RoundStats
@@ -41,6 +41,7 @@ from mallorn.workers.detached.batch_record import (
     store_batch,
 )
 from mallorn.workers.device.detect_host import run_with_tvm
+from mallorn.workers.device.device_kind import DeviceKind
 from mallorn.workers.device.random_and_saved_arrays import checksum_inputs, load_arrays, save_arrays
 from mallorn.workers.device.target_support import LLVM_PROGRAM, needed_flags, target_architecture
 from mallorn.workers.finish.choose_winner import PASSES
@@ -66,6 +67,7 @@ from mallorn.workers.round.store_referenced_rows import store_sketches
 from mallorn.workers.sandbox.untrusted_files import open_plain, untrusted_folder
 from mallorn.workers.subprocesses.errors import ChildError
 
+KINDS: Final = "mallorn.kinds"
 RULES: Final = tuple(REGISTRY["stopping"])  # run_batch.py has no rules of users
 # run_batch.py holds these modules, and those that they import at their top.
 ROOTS: Final = (
@@ -73,7 +75,6 @@ ROOTS: Final = (
     *("mallorn.workers.device.slice_timer", "mallorn.workers.subprocesses.child_main"),
     "mallorn.workers.measure.stopping.adaptive",
 )
-DATA: Final = ("core/cuda_gpus.toml", "workers/sandbox/system_calls.toml")
 MAIN: Final = "import sys\n\nfrom mallorn.workers.detached.run_batch import main\n\nsys.exit(main())\n"
 MAKING_SEC: Final = 3600.0  # lease of a round while the batch's other rounds are built
 BUILD_POLL_SEC: Final = 0.5
@@ -162,7 +163,7 @@ class Packing:
             passes=tuple(self._passes),
             checks=tuple(self._checks),
         )
-        (file.parent / "run_batch.py").write_bytes(zip_program())
+        (file.parent / "run_batch.py").write_bytes(zip_program(self._target))
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.write(file.parent / "run_batch.py", "run_batch.py")
             for name, data in {run_batch.MANIFEST: text, **self._files}.items():
@@ -350,16 +351,19 @@ def make_timing_call(
     return {"key": key, "library": library, "timing": json.loads(call.params), "limit_sec": limit_sec}
 
 
-def zip_program() -> bytes:
+def zip_program(target: Target) -> bytes:
     """Return run_batch.py: a zip that Python runs, of the modules that it and its child import."""
     modules: dict[str, str] = {}
-    for root in ROOTS:
+    own_part = target.hardware.parts.get(DeviceKind.__name__, "").partition(":")[0]
+    for root in (*ROOTS, *(type(kind).__module__ for kind in list_kinds()), *filter(None, [own_part])):
         _collect_imports(root, modules)
+    folders = {Path(name).parent for name in modules}
+    data = {name for folder in folders for name in (IMPORT_ROOT / folder).glob("*.toml")}
     file = BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("__main__.py", MAIN)
-        for name in DATA:
-            archive.write(IMPORT_ROOT / "mallorn" / name, f"mallorn/{name}")
+        for file_path in sorted(data):
+            archive.write(file_path, str(file_path.relative_to(IMPORT_ROOT)))
         for name, text in sorted(modules.items()):
             archive.writestr(name, text)
     return file.getvalue()
@@ -374,7 +378,9 @@ def _collect_imports(module: str, found: dict[str, str]) -> None:
     # Importing any module runs its packages. Only the outermost, for users, imports other parts.
     text = found[name] = "" if module == "mallorn" else (IMPORT_ROOT / name).read_text()
     _collect_imports(module.rpartition(".")[0], found)
-    for line in ast.parse(text).body:
+    tree = ast.parse(text)
+    # The classes of kinds of hardware import in their methods what needs a driver.
+    for line in ast.walk(tree) if module.startswith(f"{KINDS}.") else tree.body:
         if isinstance(line, ast.ImportFrom) and line.module is not None:
             for imported in (line.module, *(f"{line.module}.{alias.name}" for alias in line.names)):
                 _collect_imports(imported, found)

@@ -19,11 +19,11 @@ from mallorn.core.errors import HostFault, InvalidRequest, Unavailable
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS, host_id, share_locks
 from mallorn.core.locked_folders import find_excess, remove_tree
+from mallorn.core.targets import Target
 from mallorn.workers.device.detect_host import Identity, refresh_host_facts
+from mallorn.workers.device.device_kind import device_kind
 from mallorn.workers.device.forked_process import ask_in_fork, describe_exit, fork, is_waiting_on_descriptor
-from mallorn.workers.device.gpu_meter import GpuMeter
 from mallorn.workers.device.measuring_conditions import MeasuringConditions, adopt_orphans, kill_children
-from mallorn.workers.device.nvidia_driver import gpu_fault
 from mallorn.workers.device.pending_connections import PendingConnections
 from mallorn.workers.device.private_sockets import is_own_address
 from mallorn.workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, answer_greeting, host_and_locks
@@ -155,7 +155,8 @@ class DeviceServer:
         self._running: Running | None = None
         self._has_warned_of_locks = False
         self._conditions, self._checked_sec = MeasuringConditions.read(), time.time()
-        self._gpu_errors = self._count_gpu_errors()
+        self._kind = device_kind(Target(self.registration.identity["target"]))
+        self._memory_errors = self._count_memory_errors()
         self._known_children = adopt_orphans()
         signal.signal(signal.SIGALRM, lambda *_: self._kill_overdue_session())
 
@@ -209,9 +210,15 @@ class DeviceServer:
             is_unheard = is_waiting_on_descriptor(running.pid, running.connection.fileno())
             running.kill(f"{signal.SIGALRM.name}: its deadline passed{UNHEARD if is_unheard else ''}")
 
-    def _count_gpu_errors(self) -> int:
-        uuid = self.registration.identity.get("gpu_uuid")
-        return ask_in_fork(lambda: GpuMeter(uuid).count_uncorrected_errors()) if uuid else 0
+    def _count_memory_errors(self) -> int:
+        if not (uuid := self.registration.identity.get("gpu_uuid")):
+            return 0
+
+        def count_errors() -> int:
+            meter = self._kind.meter(uuid)
+            return 0 if meter is None else meter.count_uncorrected_errors()
+
+        return ask_in_fork(count_errors)
 
     def _check_conditions(self) -> None:
         """Undo what programs changed of what this device measures under, and describe since
@@ -300,10 +307,10 @@ class DeviceServer:
         fault = ""
         if status != 0 and not running.is_abandoned:
             log.warning("a session failed: %s", cause)
-            fault = gpu_fault() if "gpu_uuid" in self.registration.identity else ""
-            known_errors, self._gpu_errors = self._gpu_errors, self._count_gpu_errors()
+            fault = self._kind.fault()
+            known_errors, self._memory_errors = self._memory_errors, self._count_memory_errors()
             # An error that names the GPU's memory proves nothing: a candidate can say it, too.
-            is_host_fault = fault or monitor.is_host_fault or self._gpu_errors > known_errors
+            is_host_fault = fault or monitor.is_host_fault or self._memory_errors > known_errors
             try:  # answer the call during which the session died, so that the client learns the cause
                 text = cause if is_host_fault else f"{DEATH_NOTICE} {cause}"
                 rpc_api.ReturnException(running.connection.fileno(), text)
@@ -314,6 +321,6 @@ class DeviceServer:
         remove_tree(running.folder)
         if fault:
             self.registration.disconnect()
-            raise HostFault(f"this device unregisters: {fault}", hint="nvidia-smi -q")
+            raise HostFault(f"this device unregisters: {fault}", hint=self._kind.fault_hint)
         self._check_conditions()
         self.registration.set_busy(False)

@@ -1,30 +1,21 @@
-"""Times the kernels of a compiled model while it runs, with caches as the model leaves them.
-
-A model for CUDA calls `vm.builtin.cuda_graph.run_or_capture`. While its kernels are timed,
-it runs no CUDA graphs: the instrument would see this one call instead of the graph's
-kernels, and CUDA cannot record an event while it captures a graph.
-"""
+"""Times the kernels of a compiled model while it runs, with caches as the model leaves them."""
 
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from functools import cache
 from statistics import median
 from typing import Any, Final
 
-import tvm_ffi
-
-from mallorn.workers.device.cuda_clock import CudaClock
+from mallorn.workers.device.device_kind import Clock, DeviceKind
 
 FEWEST_RUNS: Final = 5
 _BUILTIN: Final = "vm.builtin."
-RUN_OR_CAPTURE: Final = f"{_BUILTIN}cuda_graph.run_or_capture"
 # SplitLayoutRewritePreproc gives this suffix to the function that remains after the split.
 PREPACKED: Final = "_prepacked"
 
 
 class HostClock:
-    """The host's clock as a CudaClock; it waits for the device at each mark."""
+    """The host's clock; it waits for the device at each mark."""
 
     def __init__(self, sync: Callable[[], None]) -> None:
         self._sync = sync
@@ -45,12 +36,9 @@ class HostClock:
         return self._moments[end] - self._moments[begin]
 
 
-Clock = HostClock | CudaClock
-
-
-def clock_of(kind: str, sync: Callable[[], None]) -> Clock:
+def clock_of(kind: DeviceKind, sync: Callable[[], None]) -> Clock:
     """Return the clock for kernels of a device of this kind; `sync` waits for the device."""
-    return CudaClock.for_first_gpu() if kind == "cuda" else HostClock(sync)
+    return kind.cache_clock() or HostClock(sync)
 
 
 class Kernels:
@@ -94,22 +82,3 @@ class Kernels:
             else:
                 self._intervals.append((symbol.removesuffix(PREPACKED), self._begin_marks[symbol], mark))
         return 0  # go on
-
-
-def enable_cuda_graphs(enabled: int) -> None:
-    """Turn CUDA graphs, if any, on or off for virtual machines created from now on."""
-    if (capture := original_graph_function()) is not None:
-        tvm_ffi.register_global_func(
-            RUN_OR_CAPTURE, capture if enabled else _run_without_graph, override=True
-        )
-
-
-@cache
-def original_graph_function() -> Any:
-    """Return TVM's CUDA graph function, saved before its replacement; None without CUDA."""
-    return tvm_ffi.get_global_func(RUN_OR_CAPTURE, allow_missing=True)
-
-
-def _run_without_graph(machine: Any, part: Any, arguments: Any, *_cache_key: Any) -> Any:
-    """Call a part of a model as an ordinary function, instead of by a CUDA graph."""
-    return tvm_ffi.get_global_func("vm.builtin.invoke_closure")(machine, part, *arguments)

@@ -1,4 +1,4 @@
-"""Prepares a process that runs candidates: TVM's environment, the GPU, priority and the sandbox.
+"""Prepares a process that runs candidates: TVM, accelerator, priority and sandbox.
 
 Batches take this module along: neither it nor what it imports needs pydantic.
 """
@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from mallorn.core.errors import InvalidTarget, MallornError
-from mallorn.core.targets import CPU_KINDS, CUDA, Target
+from mallorn.core.targets import Target
 from mallorn.workers.device.detect_host import RuntimeFacts, available_cores
-from mallorn.workers.device.gpu_meter import GpuMeter
-from mallorn.workers.device.nvidia_driver import Gpu, load_cuda_runtime
+from mallorn.workers.device.device_kind import Accelerator, AcceleratorMeter, device_kind
 from mallorn.workers.sandbox.sandbox import OFF, SandboxSpec, enter_sandbox
 from mallorn.workers.sandbox.sandbox_support import require_sandbox_mode
-from mallorn.workers.sandbox.system_paths import accelerator_paths
 from mallorn.workers.subprocesses.cgroups import cpu_quota
 from mallorn.workers.subprocesses.hide_torch import hide_torch
 
@@ -38,7 +36,7 @@ def set_runtime_environment(target: Target) -> None:
     to load only the runtime library. Raises InvalidTarget if the target needs more cores
     than this process may use, MallornError if TVM is already imported."""
     cores = available_cores()
-    if target.is_cpu and target.num_cores > cores:
+    if target.runs_on_cores and target.num_cores > cores:
         raise InvalidTarget(
             f"the target has {target.num_cores} cores, but this process may use {cores}",
             hint="mallorn device --target local",
@@ -47,7 +45,7 @@ def set_runtime_environment(target: Target) -> None:
         raise MallornError(
             "TVM was imported before its threads were set", hint="run `mallorn device` by itself"
         )
-    threads = target.num_cores if target.is_cpu else cores
+    threads = target.num_cores if target.runs_on_cores else cores
     os.environ["TVM_NUM_THREADS"] = str(threads)
     if threads < (os.cpu_count() or 1):
         # TVM binds threads to the machine's first processors, even if this process may not
@@ -60,28 +58,28 @@ def set_runtime_environment(target: Target) -> None:
 
 
 def prepare_session(
-    kind: str, gpu_uuid: str, folder: Path, paths: Iterable[tuple[str, int]], sandbox: str
-) -> tuple[bool, GpuMeter | None, str]:
-    """Prepare this process for candidates of a kind of target, and enter the sandbox, in
-    which it may write to `folder` and use `paths`, each with its rights. Return whether it
-    has priority over other programs, the meter of its GPU, and the sandbox's level.
+    target: Target, uuid: str, folder: Path, paths: Iterable[tuple[str, int]], sandbox: str
+) -> tuple[bool, AcceleratorMeter | None, str]:
+    """Prepare this process for candidates of a target, and enter the sandbox, in which it may
+    write to `folder` and use `paths`, each with its rights. Return whether it has priority
+    over other programs, the meter of its accelerator, and the sandbox's level.
 
-    Call this before there is a second thread or a CUDA context. Raises HostFault if the GPU
-    cannot be used, NoSandbox if the mode `sandbox` requires more than this host supports.
+    Call this before there is a second thread, and before anything is computed on the
+    accelerator. Raises HostFault if that cannot be used, NoSandbox if the mode `sandbox`
+    requires more than this host supports.
     """
     poison_fresh_memory()
-    gpu, on_cores = None, kind in CPU_KINDS
-    if kind == CUDA:
-        load_cuda_runtime()
-        gpu = GpuMeter(gpu_uuid)
-    is_raised = on_cores and raise_priority()  # the sandbox forbids it
+    kind = device_kind(target)
+    kind.load_runtime()
+    meter = kind.meter(uuid)
+    is_raised = target.runs_on_cores and raise_priority()  # the sandbox forbids it
     for limit in (resource.RLIMIT_NICE, resource.RLIMIT_RTPRIO):  # no candidate raises it more
         resource.setrlimit(limit, (0, 0))
     if sandbox == OFF:
-        return is_raised, gpu, OFF
-    others = *accelerator_paths(kind, gpu_uuid), *paths
-    level = enter_sandbox(SandboxSpec(folder, drives_gpu=kind == CUDA, others=others))
-    return is_raised, gpu, require_sandbox_mode(level, sandbox)
+        return is_raised, meter, OFF
+    others = *kind.paths(uuid), *paths
+    level = enter_sandbox(SandboxSpec(folder, drives_gpu=kind.drives_gpu, others=others))
+    return is_raised, meter, require_sandbox_mode(level, sandbox)
 
 
 def raise_priority(group: Path = GROUP, real_time: Path = REAL_TIME) -> bool:
@@ -114,19 +112,23 @@ def poison_fresh_memory() -> None:
         mallopt(_M_PERTURB, _HUGE ^ 0xFF)  # allocated memory gets the complement
 
 
-def runtime_facts(target: Target, gpu: Gpu | None = None, meter: GpuMeter | None = None) -> RuntimeFacts:
-    """Describe TVM's runtime in this process. Also starts its thread pool and, on a GPU, a
-    CUDA context. Raises HostFault if the GPU cannot be used."""
+def runtime_facts(
+    target: Target, accelerator: Accelerator | None = None, meter: AcceleratorMeter | None = None
+) -> RuntimeFacts:
+    """Describe TVM's runtime in this process. Also starts its thread pool, and its use of an
+    accelerator. Raises HostFault if that cannot be used."""
     import tvm
     from tvm.runtime import num_threads
 
     facts: RuntimeFacts = {"tvm_version": str(tvm.__version__), "threads": int(num_threads())}
-    if gpu is not None:
-        facts["gpu_power_limit"] = (meter or GpuMeter(gpu.uuid)).power_limit()
-        facts["gpu_index"], facts["gpu_uuid"] = gpu.index, gpu.uuid
-        facts["gpu_memory_bytes"], facts["gpu_driver"] = gpu.memory_bytes, gpu.driver
-        load_cuda_runtime()
-    if not target.is_cpu:
+    if accelerator is not None:
+        kind = device_kind(target)
+        meter = meter or kind.meter(accelerator.uuid)
+        facts["gpu_power_limit"] = "" if meter is None else meter.power_limit()
+        facts["gpu_index"], facts["gpu_uuid"] = accelerator.index, accelerator.uuid
+        facts["gpu_memory_bytes"], facts["gpu_driver"] = accelerator.memory_bytes, accelerator.driver
+        kind.load_runtime()
+    if not target.runs_on_cores:
         device = tvm.device(target.kind, 0)
         facts["accelerator"] = str(device.device_name) if device.exist else ""
     return facts

@@ -10,8 +10,7 @@ from typing import Final
 import tvm
 from tvm.runtime import Module
 
-from mallorn.workers.device.cuda_clock import CudaClock
-from mallorn.workers.device.gpu_meter import GpuLoad, GpuMeter
+from mallorn.workers.device.device_kind import AcceleratorLoad, AcceleratorMeter, CacheClock, DeviceKind
 from mallorn.workers.device.slice_timing_result import Slice, SliceTimes
 from mallorn.workers.host.load_meter import ContentionReading, LoadMeter
 
@@ -28,9 +27,16 @@ class SliceTimer:
     """Times slices (short series of runs) inside the device's session, where it can observe
     how other programs disturb them."""
 
-    def __init__(self, on_cores: bool, has_priority: bool, gpu: GpuMeter | None = None) -> None:
+    def __init__(
+        self,
+        on_cores: bool,
+        has_priority: bool,
+        accelerator: AcceleratorMeter | None = None,
+        kind: DeviceKind | None = None,
+    ) -> None:
+        self._kind = kind or DeviceKind()
         self._on_cores = on_cores
-        self._gpu = gpu
+        self._accelerator = accelerator
         self._raised = has_priority
         self._meter = LoadMeter(lambda: ())
         self._begun = 0
@@ -73,9 +79,9 @@ class SliceTimer:
     def time_cold_slices(
         self, library: Module, function: str, kind: str, number: int, repeat: int, *tensors: object
     ) -> SliceTimes:
-        """Time slices as `times` does, but on a GPU, with an empty L2 cache per run."""
+        """Time slices as `times` does, but on an accelerator, with an empty cache per run."""
         self._begun, self._looks = 0, []
-        clock, run = self._gpu_clock, library[function]
+        clock, run = self._cache_clock, library[function]
         run(*tensors)
         seconds = []
         for _ in range(repeat):
@@ -92,17 +98,21 @@ class SliceTimer:
         return self._summarize_slices(seconds, [None] * repeat)
 
     @cached_property
-    def _gpu_clock(self) -> CudaClock:
-        return CudaClock.for_first_gpu()
+    def _cache_clock(self) -> CacheClock:
+        clock = self._kind.cache_clock()
+        if clock is None:
+            raise RuntimeError("this device's cache cannot be emptied")
+        return clock
 
     def _summarize_slices(self, seconds: Sequence[float], shares: Sequence[float | None]) -> SliceTimes:
-        gpu = self._gpu.read_load() if self._gpu is not None else GpuLoad(None)
+        accelerator = self._accelerator
+        lost = AcceleratorLoad(None) if accelerator is None else accelerator.read_load()
         if not self._on_cores:
-            shares = [gpu.share] * len(seconds)
+            shares = [lost.share] * len(seconds)
         return SliceTimes(
             slices=tuple(map(Slice, seconds, shares)),
             cores=os.cpu_count() or 1,
             rivals=fmean(look.rivals for _, look in self._looks),
             raised=self._raised,
-            gpu=gpu.words,
+            gpu=lost.words,
         )

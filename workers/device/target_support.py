@@ -6,13 +6,12 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Final
 
-from mallorn.core.compute_capability import arch_of_gpu, runs_on
 from mallorn.core.errors import InvalidTarget
-from mallorn.core.targets import CUDA, LOCAL, Target, parse_target
+from mallorn.core.targets import LOCAL, Target, kind_of_word, parse_target
 from mallorn.graphc.export.cpu_features import ARCHITECTURES, FLAGS
 from mallorn.workers.device import detect_host
 from mallorn.workers.device.cpu_speed_limits import cpu_info
-from mallorn.workers.device.nvidia_driver import first_gpu
+from mallorn.workers.device.device_kind import DeviceKind, device_kind
 
 ALIKE: Final = 0.75  # least similarity of the names that are suggested for a misspelt one
 LLVM_PROGRAM: Final = """
@@ -26,14 +25,6 @@ cpus = [] if known else [str(name) for name in codegen.llvm_get_cpu_archlist(Tar
 features = sorted(codegen.llvm_get_cpu_features(Target(attrs))) if known else []
 print(json.dumps({"cpus": cpus, "known": bool(known), "features": features}))
 """
-DEVICE_PROGRAM: Final = """
-import json, sys, tvm
-attrs = json.loads(sys.argv[1])
-if "tag" in attrs:
-    del attrs["kind"]  # beside a kind, TVM ignores the tag
-device = tvm.device(tvm.target.Target(attrs).kind.name, 0)
-print(json.dumps({"there": bool(device.exist)}))
-"""
 
 
 def check_executable(target: Target) -> None:
@@ -45,33 +36,19 @@ def check_executable(target: Target) -> None:
 
 
 def resolve_target(text: str) -> Target:
-    """Return the target that `text` means on this host: `local` is its CPU, `cuda` its
-    first GPU. Raises InvalidTarget if `text` is no target or the host has no GPU."""
+    """Return the target that `text` means on this host: `local` is its CPU, the name of a kind
+    of accelerator its first one. Raises InvalidTarget for other texts, or without one."""
     if text == LOCAL:
         return detect_host.detect_target()
-    if text != CUDA:
-        return parse_target(text)
-    return parse_target({"kind": CUDA, "arch": arch_of_gpu(first_gpu().capability)})
+    kind = kind_of_word(text)
+    return parse_target(text) if kind is None else kind.part(DeviceKind).own_target()
 
 
 def find_unsupported_reason(target: Target, required: Mapping[str, str] | None = None) -> str:
     """Return why this host cannot execute code compiled for the target; empty if it can.
     `required` holds the target's `needed_flags`; if it is None, TVM's LLVM lists them."""
-    if target.kind == CUDA:
-        try:
-            arch = parse_target(target.text).attrs["arch"]  # earlier versions stored tags
-            capability = first_gpu().capability
-        except InvalidTarget as error:
-            return error.message
-        return "" if runs_on(arch, capability) else f"the target is for {arch}, its GPU is sm_{capability}"
-    if not target.is_cpu:
-        answer = detect_host.run_with_tvm(DEVICE_PROGRAM, target.text)
-        if answer.returncode != 0:
-            error_lines = answer.stderr.strip().splitlines()
-            return f"TVM does not know the target here: {error_lines[-1] if error_lines else 'it died'}"
-        exists = json.loads(answer.stdout.splitlines()[-1])["there"]
-        return "" if exists else f"it has no {target.kind} device"
-
+    if not target.runs_on_cores:
+        return device_kind(target).why_unsupported(target)
     cores = detect_host.available_cores()
     if target.num_cores > cores:
         return f"the target has {target.num_cores} cores, but this machine has {cores}"

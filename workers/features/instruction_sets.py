@@ -150,6 +150,6 @@ PTX: Final = InstructionSet(
 
 
 def instruction_set(target_kind: str, text: str) -> InstructionSet:
-    if target_kind == "cuda":
+    if target_kind != "llvm":
         return PTX
     return ARM64 if re.search(r"^\tldr\t|^\tstp\t|^\tadrp\t", text, re.MULTILINE) else X86

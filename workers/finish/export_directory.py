@@ -41,8 +41,6 @@ from mallorn.workers.whole_model.engines import TUNED
 # All packages that apply.py and its archive import. onnxruntime, if installed, is for --check.
 PACKAGES: Final = ("apache-tvm", "apache-tvm-ffi", "ml_dtypes", "numpy", "onnx", "protobuf")
 CHECKER: Final = "onnxruntime"
-# Packages with which TVM compiles and runs CUDA kernels.
-CUDA_WHEELS: Final = ("nvidia-cuda-cccl>=13,<14", "nvidia-cuda-nvcc>=13,<14", "nvidia-cuda-runtime>=13,<14")
 REQUIREMENTS: Final = "requirements.txt"
 REPORT: Final = "report.json"
 RECORDS_OF: Final = [each.file(name) for each in ScheduleSet for name in DATABASE]
@@ -108,7 +106,7 @@ def complete_export(stage: LeasedStage, winners: Sequence[Winner], directory: Pa
     )
     _write_manifest(directory, manifest)
     pins = [f"{name}=={number}" for name, number in versions.items()]
-    pins += CUDA_WHEELS if stage.target.kind == "cuda" else ()
+    pins += stage.target.hardware.packages
     (directory / REQUIREMENTS).write_text("\n".join([REQUIREMENTS_HEAD, *pins]) + "\n")
 
 

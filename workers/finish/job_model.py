@@ -197,7 +197,7 @@ class JobModel:
         outputs with those of the tuned model's engine. Return True. Raises what
         `WholeModel.check_alone` and `place_or_fail` raise."""
         whole_model = place_or_fail(self).whole_model
-        if whole_model.target.is_cpu and whole_model.device_pool is None:
+        if whole_model.target.runs_on_cores and whole_model.device_pool is None:
             outputs = whole_model.outputs_file(TUNED)
             is_comparable = self.stage.graph_report.dynamic is None and outputs.exists()
             whole_model.check_alone(library, outputs if is_comparable else None)
@@ -238,7 +238,7 @@ def place_on_device(model: JobModel) -> JobModel | None:
     like = model.stage.device_class
     devices = of_class(runtime.fleet.devices(target), like)
     local_endpoints = [device.endpoint for device in devices if runs_here(device.endpoint)]
-    if target.is_cpu and local_endpoints:
+    if target.runs_on_cores and local_endpoints:
         return replace(model, shares_locks=all(map(shares_locks, local_endpoints)))
     if not devices:
         return None

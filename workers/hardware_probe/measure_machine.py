@@ -15,7 +15,7 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.host_id import host_id
 from mallorn.core.outcomes import is_disturbed
 from mallorn.core.targets import Target
-from mallorn.core.values.machine import Cache, GpuAttributes, Machine, assume_typical_cpu, assume_typical_gpu
+from mallorn.core.values.machine import Cache, Machine, MachineKind, assume_typical_cpu
 from mallorn.workers.device.device_class import DeviceClass, Endpoint
 from mallorn.workers.device.slice_timing_result import Slice
 from mallorn.workers.host.host_lock import HostLock
@@ -73,18 +73,20 @@ def probe_device_machine(
                     runner.take_device(tracker, target.text, hold=not is_local, like=device_class)
                     runs = runner.time_probes(tracker, target.text, folder, group, LIBRARY_SEC)
                     timings += [TimedProbe(*pair) for pair in zip(group, runs, strict=False)]
-                gpu = None if target.is_cpu else runner.gpu_attributes(tracker, target.text, LIBRARY_SEC)
+                if not target.runs_on_cores:
+                    reported = runner.accelerator_attributes(tracker, target.text, LIBRARY_SEC)
         finally:
             runtime.release_device()
-    if gpu is not None:
-        return endpoint, derive_gpu(timings, gpu, str(target.attrs.get("arch", "")))
-    return endpoint, derive_machine(timings, target.num_cores)
+    if target.runs_on_cores:
+        return endpoint, derive_machine(timings, target.num_cores)
+    typical = target.hardware.part(MachineKind).assume_machine(target.attrs, reported=reported)
+    return endpoint, derive_accelerator(timings, typical)
 
 
 def probe_host_machine(target: Target, env: Mapping[str, str] | None = None) -> Machine:
     """Measure as many cores of this host as the target has, without a service or a device.
     Raises Unavailable if the target is no CPU or its probes do not run here."""
-    if not target.is_cpu:
+    if not target.runs_on_cores:
         raise Unavailable(f"the peak of {target.kind} devices is not measured")
     with TemporaryDirectory(prefix="mallorn-probes-") as folder:
         timings: list[TimedProbe] = []
@@ -142,10 +144,9 @@ def derive_machine(timings: Sequence[TimedProbe], cores: int) -> Machine:
     )
 
 
-def derive_gpu(timings: Sequence[TimedProbe], gpu: GpuAttributes, arch: str) -> Machine:
-    """Derive a GPU's speeds. Types without a probe have the rates of a typical GPU with
-    as many multiprocessors at this clock. Raises Unavailable if probes are missing."""
-    typical = assume_typical_gpu(arch, gpu)
+def derive_accelerator(timings: Sequence[TimedProbe], typical: Machine) -> Machine:
+    """Derive an accelerator's speeds. Types without a probe have the rates of a typical one.
+    Raises Unavailable if probes are missing."""
     best: dict[Finds, list[float]] = defaultdict(list)
     gflops: dict[str, float] = {}
     levels: dict[int, float] = {}

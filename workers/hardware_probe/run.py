@@ -36,7 +36,6 @@ AGAIN_SEC: Final = 3600.0  # time until a failed or disturbed measurement is rep
 PATIENCE_SEC: Final = 120.0  # longest wait for another worker that measures the machine
 PROBES_SEC: Final = 30.0  # longest duration of an undisturbed measurement
 LOOK_SEC: Final = 0.5
-MEASURED_KINDS: Final = ("llvm", "cuda")
 OF_A_HOST: Final = ("host_class", "tvm_version", "threads")
 DIED: Final = f"workers died {MAX_LOSSES} times while they probed it"
 BEATEN: Final = 1.05  # share of the peak that is implausible: clock rates vary by less
@@ -151,7 +150,7 @@ def measure_machine(
     runtime: Runtime, hold: LeaseToken, machine_key: MachineKey, target: Target
 ) -> tuple[Machine | None, str]:
     """Return the machine, or None and the reason why it could not be measured."""
-    if target.kind not in MEASURED_KINDS:
+    if not target.hardware.has_probes:
         return None, f"the peak of {target.kind} devices is not measured"
 
     def renew() -> bool:

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from mallorn.core.errors import CodeReplaced, HostFault
-from mallorn.core.targets import CUDA, NATIVE
-from mallorn.graphc.export.cuda_toolkit import find_nvcc
+from mallorn.core.registry import list_kinds
+from mallorn.core.targets import NATIVE
 from mallorn.graphc.export.zip_graphc import digest
+from mallorn.workers.host.builder_kind import BuilderKind
 from mallorn.workers.host.linker import find_c_compiler, link_command
 from mallorn.workers.subprocesses.typed_method import Served
 
@@ -24,15 +25,16 @@ CHARS: Final = 12
 VARIABLE: Final = "MALLORN_CODE"
 TVM_VERSION: Final = version("apache-tvm")
 ABSENT: Final = "absent"
-_PACKAGES: Final = ("mallorn.graphc", "mallorn.workers.tvm", "mallorn.workers.features")
-_NVCC: Final = "nvcc"
-_TOOLS: Final = frozenset({"compiler", "linker", _NVCC})  # names in `code_parts`
+_PACKAGES: Final = ("mallorn.graphc", "mallorn.workers.tvm", "mallorn.workers.features", "mallorn.kinds")
+_TOOLS: Final = frozenset({"compiler", "linker"})  # of every host: names in `code_parts`
 _WHEELS: Final = ("apache-tvm", "apache-tvm-ffi")
 
 
 def code_digest() -> str:
     """Return a short hash of `code_parts` without tools: of the code that makes tasks."""
-    return _short_hash({name: part for name, part in code_parts().items() if name not in _TOOLS})
+    return _short_hash(
+        {name: part for name, part in code_parts().items() if name not in _TOOLS and name not in _own_tools()}
+    )
 
 
 def current_code_name() -> str:
@@ -42,8 +44,8 @@ def current_code_name() -> str:
 
 def current_builder_name(toolchain: str = NATIVE) -> str:
     """Return the name, stored with results, of the code and the tools that build candidates."""
-    names = _TOOLS if toolchain == CUDA else _TOOLS - {_NVCC}
-    tools = {name: part for name, part in code_parts().items() if name in names}
+    own = {name for name, owner in _own_tools().items() if owner == toolchain}
+    tools = {name: part for name, part in code_parts().items() if name in _TOOLS | own}
     return f"{current_code_name()}.{_short_hash(tools)}"
 
 
@@ -55,15 +57,22 @@ def is_code_of(code: str, builder: str) -> bool:
 @cache
 def code_parts() -> Mapping[str, str]:
     """Return digests and versions of everything that affects generated code, by name: our
-    packages, TVM, the C compiler, the linker and nvcc. The result is cached."""
+    packages, TVM, the C compiler, the linker, and kinds' own compilers. The result is cached."""
     try:
         linker = link_command()[0]
     except HostFault:
         linker = None
     tools = {"compiler": _version_of(find_c_compiler()), "linker": _version_of(linker)}
-    if nvcc := find_nvcc():
-        tools[_NVCC] = _version_of(nvcc, line=-1)
+    for kind in list_kinds():
+        for name, (program, line) in kind.part(BuilderKind).tool_versions().items():
+            tools[name] = _version_of(program, line)
     return source_parts() | tools
+
+
+@cache
+def _own_tools() -> Mapping[str, str]:
+    """Return the toolchain of each tool that only one has."""
+    return {tool: kind.name for kind in list_kinds() for tool in kind.part(BuilderKind).tool_versions()}
 
 
 def source_parts() -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from mallorn.core.errors import HostFault, StorageFull
 from mallorn.core.os_errors import explain_os_error
-from mallorn.core.targets import CUDA, NATIVE
+from mallorn.core.targets import NATIVE
 
 INSTALL: Final = "apt-get install gcc"
 MOST_CHARS: Final = 600  # of a linker's words that are kept
@@ -36,9 +36,9 @@ class NoLinker(HostFault):
 @lru_cache(maxsize=8)
 def link_command(instruction_set: str = NATIVE) -> tuple[str, ...]:
     """Return the command that links for an instruction set, without output and inputs: the
-    host's own linker for its own and for CUDA, else lld, zig's lld or the GNU cross linker.
+    host's own for its own and for accelerators, else lld, zig's, or the GNU cross linker.
     Raises NoLinker."""
-    is_own = instruction_set in (NATIVE, CUDA, platform.machine())
+    is_own = instruction_set not in EMULATIONS or instruction_set == platform.machine()
     emulation = EMULATIONS.get(platform.machine() if is_own else instruction_set)
     options = ("-m", emulation, "-shared") if emulation else ("-shared",)
     for name in _LINKERS if is_own else _LLD:

@@ -18,7 +18,7 @@ Validate = Callable[[str, str, Candidates], list[bool]]  # as CandidateCompiler.
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A candidate's compiled library: its build time, size, arguments and CUDA kernels."""
+    """A candidate's compiled library: its build time, size, arguments and kernels."""
 
     build_ms: float
     bytes: int
@@ -75,7 +75,7 @@ class CandidateCompiler(Child):
 
     @method(limit_sec=120.0)
     def build_probes(self, target: str, folder: str) -> list[Probe]:
-        """Compile a CPU or CUDA target's hardware probes to libraries in `folder`."""
+        """Compile a target's hardware probes to libraries in `folder`."""
 
     @method(limit_sec=120.0)
     def build_one_probe(self, target: str, folder: str) -> Probe:

@@ -11,7 +11,7 @@ from mallorn.core.fleet_key import FleetKey
 from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.disturbance import Disturbance
-from mallorn.core.values.machine import GpuAttributes
+from mallorn.core.values.machine import AcceleratorAttributes
 from mallorn.workers.device.device_class import DeviceClass, Endpoint
 from mallorn.workers.device.session_gateway import GATEWAY_VARIABLE, SessionGateway
 from mallorn.workers.device.slice_timing_result import Slice
@@ -145,8 +145,8 @@ class Runner(Child):
         or an empty list if a probe fails. Raises Unavailable if the device was lost."""
 
     @method(limit_sec=_limit_with_device_wait)
-    def gpu_attributes(self, tracker: str, target: str, timeout_sec: float) -> GpuAttributes:
-        """Return what the runtime of a device's GPU says of it."""
+    def accelerator_attributes(self, tracker: str, target: str, timeout_sec: float) -> AcceleratorAttributes:
+        """Return what the runtime of a device's accelerator says of it."""
 
     @method(limit_sec=_limit_with_device_wait)
     def load_model(self, model: DeviceModel, timeout_sec: float) -> LoadedEngine:

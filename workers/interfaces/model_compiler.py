@@ -247,7 +247,7 @@ class ModelCompiler(Child):
         schedules' layouts and export `out_so`. With `dynamic`, the model is compiled for
         each size to tune, and the library serves all sizes. Its metadata are from
         `manifest`, and name the ONNX file `source_path` that a region is cut from. Raises
-        NotFound; for CUDA KernelRefused, HostFault without a compiler."""
+        NotFound; InvalidRequest if a compiler refuses it, HostFault without one."""
 
     @method(limit_sec=3600.0)
     def explain_kernels(

@@ -235,13 +235,13 @@ class DeviceRuns:
 
 
 def must_flush_cache(evaluator: EvaluatorOptions, args: Arguments, target: Target) -> bool:
-    """Return whether a GPU's L2 cache is emptied before each run with these arguments.
+    """Return whether the cache is emptied before each run with these arguments.
 
     With `auto` it is emptied if one input is most of what the program reads and writes.
     Repeated runs would read it at least partly from the cache; a model, from memory.
     """
-    if target.kind != "cuda" or evaluator.flush_l2 != "auto":
-        return target.kind == "cuda" and evaluator.flush_l2 == "on"
+    if not target.hardware.empties_cache or evaluator.flush_l2 != "auto":
+        return target.hardware.empties_cache and evaluator.flush_l2 == "on"
     sizes = [prod(shape) * element_bytes(dtype) for _, dtype, shape in args.args]
     inputs = (size for index, size in enumerate(sizes) if index not in args.outputs)
     return max(inputs, default=0) >= DOMINATES * sum(sizes)

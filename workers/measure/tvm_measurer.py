@@ -53,7 +53,9 @@ class TvmMeasurer(Measurer):
         """Measure every candidate once, as soon as it is built."""
         hosts = {device.endpoint.host_id for device in self._devices(target)}
         # Builds on this host disturb a CPU that times here; a GPU is timed by its own clock.
-        measure_all = time_between_builds if target.is_cpu and host_id() in hosts else time_during_builds
+        measure_all = (
+            time_between_builds if target.runs_on_cores and host_id() in hosts else time_during_builds
+        )
         limit_sec, tools = run_timeout_sec(program, options, best_us), self.tools
         tracker, like = tools.settings.tracker, tools.like
         runs = DeviceRuns(
@@ -113,7 +115,7 @@ class TvmMeasurer(Measurer):
 def mark_if_builders_ran(result: MeasureResult, target: Target) -> MeasureResult:
     """Return `result`; its time is an upper bound if builders may have run on that host."""
     endpoint, trial = result.endpoint, result.trial
-    if not trial.run_us or not target.is_cpu or endpoint is None or shares_locks(endpoint):
+    if not trial.run_us or not target.runs_on_cores or endpoint is None or shares_locks(endpoint):
         return result
     fields = {"upper_bounds": 1, "separate_locks": True}
     disturbance = (result.disturbance or Disturbance(candidates=1)).model_copy(update=fields)

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from mallorn.core.targets import Target
-from mallorn.core.values.machine import Machine, assume_typical_cpu, assume_typical_gpu
+from mallorn.core.values.machine import Machine, MachineKind
 from mallorn.costmodels.base import Matrix
 from mallorn.costmodels.views import VIEWS
 from mallorn.searchers.decision_space import DecisionSpace
@@ -111,7 +111,8 @@ class TvmSpace(DecisionSpace):
 
 def assume_machine(target: Target, compiler: CandidateCompiler) -> Machine:
     """Return the peaks and caches to assume for a target until its machine is measured."""
-    if not target.is_cpu:
-        return assume_typical_gpu(str(target.attrs.get("arch", "")))
+    kind = target.hardware.part(MachineKind)
+    if not target.runs_on_cores:
+        return kind.assume_machine(target.attrs)
     lanes, registers = compiler.vector_lanes(target.text), compiler.sum_registers(target.text)
-    return assume_typical_cpu(target.num_cores, lanes, registers)
+    return kind.assume_machine(target.attrs, lanes, registers)

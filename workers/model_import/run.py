@@ -149,7 +149,7 @@ def extract_or_divide(
         return child.extract.call_with_limit(limit_sec, model, target, recipe, shapes)
     except (InvalidModel, ChildFailed):
         path, region = str(folder / REGION), None
-        if parse_target(target).is_cpu:
+        if parse_target(target).runs_on_cores:
             with suppress(ChildFailed):  # the error of the whole model says more
                 region = child.find_region.call_with_limit(limit_sec, model, target, shapes, path)
         if region is None:

@@ -226,7 +226,7 @@ class LeasedStage:
 
     def start_model_compiler(self, folder: StageFolder) -> ModelCompiler:
         # A GPU target has no cores; reference outputs for its checks are computed on this host.
-        threads = self.target.num_cores if self.target.is_cpu else len(os.sched_getaffinity(0))
+        threads = self.target.num_cores if self.target.runs_on_cores else len(os.sched_getaffinity(0))
         return self.runtime.start_model_compiler(threads, self._model_bytes, folder.compiler_folder)
 
     @property

@@ -4,18 +4,19 @@ import platform
 from collections.abc import Mapping
 from functools import cache
 
-from mallorn.core.targets import CUDA, NATIVE
+from mallorn.core.registry import list_kinds
+from mallorn.core.targets import NATIVE
+from mallorn.workers.host.builder_kind import BuilderKind
 from mallorn.workers.host.linker import EMULATIONS, INSTALL_CROSS, find_zig, link_command
 
 
 @cache
 def missing_tools() -> Mapping[str, str]:
     """Return by toolchain what this host lacks to build with it; empty: nothing."""
-    from mallorn.workers.tvm.cuda.compile_cuda import find_toolchain
-
-    lacks_cuda = "; ".join(f"{tool} ({command})" for tool, command in find_toolchain().missing)
+    accelerators = [kind for kind in list_kinds() if not kind.runs_on_cores]
+    lacks = {kind.name: kind.part(BuilderKind).missing_tools() for kind in accelerators}
     others = {name: _missing_linker(name) for name in EMULATIONS if name != platform.machine()}
-    return {NATIVE: "", platform.machine(): "", CUDA: lacks_cuda, **others}
+    return {NATIVE: "", platform.machine(): "", **lacks, **others}
 
 
 def describe_cross_linkers() -> str:

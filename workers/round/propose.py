@@ -33,7 +33,7 @@ from mallorn.workers.round.loaded_round import LoadedRound, find_tried, load_rou
 
 SAFE_SEARCHER: Final = "random"  # uses neither a model nor a sampler
 WIDER: Final = 3  # candidates drafted per candidate that a model of a lowered view chooses
-WIDER_ON_GPU: Final = 4  # the same on GPUs, whose candidates no analytic model drafts
+WIDER_WITHOUT_DRAFT: Final = 4  # the same where no analytic model drafts candidates
 log = logging.getLogger(__name__)
 
 
@@ -222,13 +222,14 @@ def _propose_first_round(round_: LoadedRound, space: Space, model: CostModel) ->
 def _screen_then_lower(
     lookup: FeatureLookup, round_: LoadedRound, space: Space, model: CostModel
 ) -> list[Proposal]:
-    """Preselect with an analytic model of CPUs or, on a GPU, let the searcher propose
-    without a model; then lower these candidates for the cost model to choose from. A GPU
-    task's first round begins with the space's defaults."""
-    is_gpu = round_.target.is_gpu
-    draft, factor = (None, WIDER_ON_GPU) if is_gpu else (Draft(space.machine), WIDER)
+    """Preselect with an analytic model or, where the hardware has none, let the searcher propose
+    without a model; then lower these candidates for the cost model to choose from. Without
+    a draft a task's first round begins with the space's defaults."""
+    hardware = round_.target.measured_by
+    has_draft = hardware is None or hardware.drafts_candidates
+    draft, factor = (Draft(space.machine), WIDER) if has_draft else (None, WIDER_WITHOUT_DRAFT)
     defaults: list[Proposal] = []
-    if is_gpu and not was_tried(round_.history):
+    if not has_draft and not was_tried(round_.history):
         defaults = propose_first_valid(Filter(space, ()), space.defaults(), round_.row.size // 2, DEFAULT)
     size = round_.row.size - len(defaults)
     drafts = _search(round_, space, draft, factor * size, as_pending_trials(defaults))

@@ -215,7 +215,7 @@ def run_round(work: LeasedWork) -> Round:
 def _takes_turns_with_builds(result: MeasureResult, target: Target) -> bool:
     """Return whether this host's processors timed a candidate, so that nothing was built."""
     endpoint = result.endpoint
-    return target.is_cpu and endpoint is not None and endpoint.host_id == host_id()
+    return target.runs_on_cores and endpoint is not None and endpoint.host_id == host_id()
 
 
 def fix_round_inputs(session: Session, hold: LeaseToken) -> str:

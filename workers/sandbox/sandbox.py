@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from mallorn.core.registry import list_kinds
 from mallorn.workers.sandbox import landlock, seccomp
 from mallorn.workers.sandbox.syscall import renounce_privileges
 from mallorn.workers.sandbox.system_paths import system_paths
@@ -30,13 +31,12 @@ _NAMES: Final = (
     *("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LD_PRELOAD"),
     *("CC", "CXX", "CPATH", "LIBRARY_PATH", "NO_COLOR", "COLUMNS", "MALLORN_CODE"),
 )
-#: Prefixes of variables for compilers, drivers, numerical libraries, languages and Python itself.
+#: Prefixes of variables for compilers, numerical libraries, languages and Python itself.
 _PREFIXES: Final = (
     *("LC_", "PYTHON", "TVM_", "OMP_", "KMP_", "GOMP_", "OPENBLAS_", "MKL_", "BLIS_", "NUMEXPR_", "ZIG_"),
-    *("CUDA_", "NVIDIA_", "ROCM_", "ROCR_", "HIP_", "HSA_", "AMD_", "GPU_", "OCL_", "OPENCL_", "VK_"),
-    *("MALLOC_", "NVCC_", "GLIBC_", "ORT_", "COVERAGE_"),
+    *("MALLOC_", "GLIBC_", "ORT_", "COVERAGE_"),
 )
-# Vendors name credentials like settings of their drivers, for example NVIDIA_API_KEY.
+# Vendors name credentials like settings of their drivers, as VENDOR_API_KEY.
 _SECRET: Final = re.compile(
     "KEY|TOKEN|SECRET|PASS|PWD|CREDENTIAL|LOGIN|AUTH|DSN|URL|URI|PROXY", re.IGNORECASE
 )
@@ -53,7 +53,7 @@ class SandboxSpec:
     room: Path | None
     spawns: bool = False  # runs a linker or a compiler
     takes_sockets: bool = False  # gets connected sockets from its parent and makes none
-    drives_gpu: bool = False  # through CUDA, whose driver does not start without a socket
+    drives_gpu: bool = False  # by a driver that does not start without a socket
     others: tuple[tuple[str, int], ...] = ()  # further paths, each with its rights
 
 
@@ -108,8 +108,9 @@ def enter_sandbox(spec: SandboxSpec) -> str:
 
 def allowed_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the variables on the allow-list: no keys, credentials or service addresses."""
+    drivers = tuple(prefix for kind in list_kinds() for prefix in kind.environment)
     return {
         name: value
         for name, value in environ.items()
-        if name in _NAMES or (name.startswith(_PREFIXES) and not _SECRET.search(name))
+        if name in _NAMES or (name.startswith((*_PREFIXES, *drivers)) and not _SECRET.search(name))
     }

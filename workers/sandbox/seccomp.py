@@ -46,7 +46,7 @@ _PRCTL_OPTIONS: Final = (2, 3, 15, 16, *range(21, 24), 29, 30, 38, 39, 41, 42, *
 Instruction = tuple[int, int, int, int]  # operation, jump if true, jump if false, operand
 _TABLES: Final = tomllib.loads((pkgutil.get_data(__package__, "system_calls.toml") or b"").decode())
 #: Calls by name, each with its numbers by architecture: those of all sandboxed processes, those
-#: that start programs, those for CUDA's driver, and those that are judged by an argument.
+#: that start programs, those for drivers of GPUs, and those that are judged by an argument.
 ALLOWED, PROGRAMS, GPU, SPECIAL = (dict[str, list[int]](_TABLES[name]) for name in _GROUPS)
 
 
@@ -62,7 +62,7 @@ def install_syscall_filter(
     Unless `spawns` is set, it can start no processes. No process can make a socket of a
     network. With `takes_sockets`, `socket` returns descriptor 0 and `connect` returns 0
     without doing anything, so that code that connects uses the socket that is descriptor 0.
-    `drives_gpu` allows the sockets that CUDA's driver creates; they cannot be connected.
+    `drives_gpu` allows the sockets that a GPU's driver creates; they cannot be connected.
     Unset `truncates` if Landlock does not restrict `truncate`, which takes any path.
     """
     machine = platform.machine()

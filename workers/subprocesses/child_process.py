@@ -91,7 +91,7 @@ class ChildLog:
 @lru_cache(maxsize=1)
 def compile_child_bytecode() -> None:
     """Write the bytecode of modules that only children import; their sandbox forbids it."""
-    for folder in ("graphc", "workers/tvm"):
+    for folder in ("graphc", "kinds", "workers/tvm"):
         compileall.compile_dir(IMPORT_ROOT / "mallorn" / folder, quiet=2)
 
 

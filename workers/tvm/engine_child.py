@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mallorn.core.errors import Unavailable
+from mallorn.core.targets import Target
 from mallorn.graphc.export.compare_with_onnxruntime import make_session, run_onnxruntime
 from mallorn.graphc.export.export_checks import is_quantised
 from mallorn.graphc.export.output_errors import worst_error
 from mallorn.workers.device.detect_host import physical_cores
+from mallorn.workers.device.device_kind import device_kind
 from mallorn.workers.host.code_digest import refuse_if_code_changed
 from mallorn.workers.interfaces.whole_model_engine import Engine, LoadedEngine, NodeDifference
 from mallorn.workers.subprocesses.serve_calls import serve
@@ -37,10 +39,10 @@ def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
     import tvm
     from tvm import relax
 
-    from mallorn.workers.device.model_kernel_times import Kernels, clock_of, enable_cuda_graphs
+    from mallorn.workers.device.model_kernel_times import Kernels, clock_of
 
     # Only the kind is parsed: parsing a target's CPU features takes long.
-    kind = json.loads(target)["kind"]
+    kind, hardware = json.loads(target)["kind"], device_kind(Target(target))
     device = tvm.runtime.device(tvm.target.Target(kind).get_target_device_type())
     module = tvm.runtime.load_module(library)
     main = relax.VirtualMachine(module, device)["main"]
@@ -56,10 +58,12 @@ def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
         return list(result) if isinstance(result, tvm.ir.Array | list | tuple) else [result]
 
     def kernels() -> Kernels:
-        enable_cuda_graphs(0)
+        hardware.enable_graphs(0)
         machine = relax.VirtualMachine(module, device)
-        enable_cuda_graphs(1)
-        return Kernels(machine.set_instrument, partial(machine["main"], *args), clock_of(kind, device.sync))
+        hardware.enable_graphs(1)
+        return Kernels(
+            machine.set_instrument, partial(machine["main"], *args), clock_of(hardware, device.sync)
+        )
 
     def outputs_for(path: str) -> list[Any]:
         return [output.numpy() for output in run(read(path))]

@@ -16,7 +16,7 @@ from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.disturbance import Disturbance
-from mallorn.core.values.machine import GpuAttributes
+from mallorn.core.values.machine import AcceleratorAttributes
 from mallorn.workers.device.device_class import DeviceClass, Endpoint, endpoint_of
 from mallorn.workers.device.random_and_saved_arrays import load_arrays, save_arrays
 from mallorn.workers.device.slice_timing_result import Slice, SliceTimes
@@ -130,10 +130,12 @@ def time_probes(
     return slices if run.run_us else []
 
 
-def gpu_attributes(tracker: str, target: str, timeout_sec: float) -> GpuAttributes:
+def accelerator_attributes(tracker: str, target: str, timeout_sec: float) -> AcceleratorAttributes:
     device = _device(tracker, target, timeout_sec).device  # its attributes are None if it lacks them
     clock_ghz = (device.max_clock_rate or 0) / 1e6  # the runtime's unit is kHz
-    return GpuAttributes(device.multi_processor_count or 0, clock_ghz, device.l2_cache_size_bytes or 0)
+    return AcceleratorAttributes(
+        device.multi_processor_count or 0, clock_ghz, device.l2_cache_size_bytes or 0
+    )
 
 
 def run_and_save_arrays(
@@ -289,7 +291,7 @@ ANSWERS: Final = (
     Runner.take_device.make_handler(identity),
     Runner.time_candidate.make_handler(time_candidate),
     Runner.time_probes.make_handler(time_probes),
-    Runner.gpu_attributes.make_handler(gpu_attributes),
+    Runner.accelerator_attributes.make_handler(accelerator_attributes),
     Runner.run_and_save_arrays.make_handler(run_and_save_arrays),
     Runner.load_model.make_handler(load_model),
     Runner.save_model_outputs.make_handler(save_model_outputs),

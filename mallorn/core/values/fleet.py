@@ -8,7 +8,6 @@ from pydantic import Field
 
 from mallorn.core.host_id import share_locks
 from mallorn.core.states import RoundState, StageKind
-from mallorn.core.targets import CUDA
 from mallorn.core.values.base import Value
 from mallorn.core.values.machine import Machine
 
@@ -114,7 +113,9 @@ class WorkerInfo(Value):
     builder: Annotated[
         str, Field(description="TVM, code, compiler and linker that build for CPUs; empty: not reported.")
     ] = ""
-    cuda_builder: Annotated[str, Field(description="The same for CUDA, with nvcc.")] = ""
+    accelerator_builders: Annotated[
+        dict[str, str], Field(description="The same, with compilers of their own, by toolchain.")
+    ] = Field(default_factory=dict)
     missing_tools: Annotated[
         dict[str, str], Field(description="By toolchain, what it lacks to build with it; empty: nothing.")
     ] = Field(default_factory=dict)
@@ -138,10 +139,10 @@ class WorkerInfo(Value):
     @property
     def builders(self) -> frozenset[str]:
         """Names of its builders; of a version that reports none, its TVM's."""
-        return frozenset({self.builder or self.tvm_version, self.cuda_builder} - {""})
+        return frozenset({self.builder or self.tvm_version, *self.accelerator_builders.values()} - {""})
 
     def builder_for(self, toolchain: str) -> str:
-        return (toolchain == CUDA and self.cuda_builder) or self.builder
+        return self.accelerator_builders.get(toolchain, self.builder)
 
 
 class DeviceStatus(Value):

@@ -22,7 +22,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.storable_json import compact_json, quote_untrusted, read_json
 from mallorn.core.targets import Target
 from mallorn.core.values.candidate import Candidate, Sketch, pack_choices, unpack_choices
-from mallorn.core.values.machine import Machine, assume_typical_cpu, assume_typical_gpu
+from mallorn.core.values.machine import Machine, MachineKind
 from mallorn.core.values.trial import Trial
 from mallorn.db.dataset.export_files import MEASUREMENTS, SKETCHES, WORKLOADS, check_row_group_sizes
 
@@ -54,9 +54,7 @@ class RecordedTask:
     def machine(self) -> Machine:
         """Machine assumed for the target; CPUs get 16 lanes, which recordings lack."""
         target = Target(self.target)
-        if not target.is_cpu:
-            return assume_typical_gpu(str(target.attrs.get("arch", "")))
-        return assume_typical_cpu(target.num_cores, _LANES)
+        return target.hardware.part(MachineKind).assume_machine(target.attrs, _LANES)
 
     @property
     def failures(self) -> int:

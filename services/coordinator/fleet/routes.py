@@ -1,7 +1,7 @@
 """Routes for devices, workers and their recent activity.
 
-Also computes the states of devices and workers, and what the targets `local` and `cuda`
-mean.
+Also computes the states of devices and workers, and what `local` or the name of a kind of
+accelerator means as a target.
 """
 
 from typing import Annotated, Final
@@ -12,7 +12,8 @@ from sqlalchemy.orm import Session
 from mallorn.core.api_keys import Scope
 from mallorn.core.errors import Conflict, InvalidTarget, NoDevice
 from mallorn.core.host_id import host_id
-from mallorn.core.targets import CUDA, Target
+from mallorn.core.target_kind import TargetKind
+from mallorn.core.targets import Target
 from mallorn.core.values.fleet import (
     DeviceState,
     DeviceStatus,
@@ -84,24 +85,24 @@ def local_target(session: Session) -> Target:
             hint="mallorn device   (workers report devices: mallorn workers)",
         )
     pairs = [(device, Target(Targets(session).get(device.target_id).text)) for device in online]
-    return max(pairs, key=lambda pair: (pair[0].info.is_local, pair[1].is_cpu, pair[0].last_seen))[1]
+    return max(pairs, key=lambda pair: (pair[0].info.is_local, pair[1].runs_on_cores, pair[0].last_seen))[1]
 
 
-def gpu_target(session: Session) -> Target:
-    """Return the CUDA target that all online devices with a GPU have in common.
+def accelerator_target(session: Session, kind: TargetKind) -> Target:
+    """Return the target that all online devices with this kind of accelerator have in common.
 
     Raises NoDevice if no online device has one, InvalidTarget if their targets differ.
     """
     now_sec = read_clock(session)
     online = [device for device in Devices(session).list() if is_online(device, now_sec - device.last_seen)]
     targets = {Target(Targets(session).get(device.target_id).text) for device in online}
-    gpus = sorted(target.text for target in targets if target.kind == CUDA)
-    if not gpus:
-        message = "no device with a CUDA GPU is online"
-        raise NoDevice(message, hint="mallorn device --target cuda   (where the GPU is)")
-    if len(gpus) > 1:
-        raise InvalidTarget(f"`cuda` could be {', '.join(gpus)}", hint=f"--target '{gpus[0]}'")
-    return Target(gpus[0])
+    found = sorted(target.text for target in targets if target.kind in kind.tvm_kinds)
+    if not found:
+        message = f"no device for {kind.name} is online"
+        raise NoDevice(message, hint=f"mallorn device --target {kind.name}   (where it is)")
+    if len(found) > 1:
+        raise InvalidTarget(f"`{kind.name}` could be {', '.join(found)}", hint=f"--target '{found[0]}'")
+    return Target(found[0])
 
 
 @router.get("/devices", openapi_extra=SEES_FLEET)

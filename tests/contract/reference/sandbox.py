@@ -2,6 +2,7 @@
 
 from typing import Final, NamedTuple
 
+from mallorn.kinds.cuda.device import cuda_device
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
 from mallorn.workers.interfaces.device_runner import Runner
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
@@ -76,8 +77,7 @@ def sandbox_page() -> str:
         ("read", f"{_names(system_paths._FACTS)}, {_names(etc)}, packages on Python's path"),
         ("use", _names(devices)),
     ]
-    for target, nodes in system_paths._ACCELERATORS.items():
-        places.append((f"use, on {target}", _names([f"/dev/{node}" for node in nodes])))
+    places.append(("use, on cuda", _names([f"/dev/{node}" for node in cuda_device._OPENED])))
     special = [
         ("`clone`", "threads; processes only if it starts programs; never namespaces"),
         ("`clone3`", "ENOSYS, so that the C library uses `clone`"),

@@ -13,8 +13,8 @@ from tvm.s_tir import dlight
 
 from mallorn.graphc.export import compile_network
 from mallorn.graphc.export.build_library import build_executable
-from mallorn.workers.device import model_kernel_times
-from mallorn.workers.device.model_kernel_times import RUN_OR_CAPTURE, enable_cuda_graphs
+from mallorn.kinds.cuda.device import cuda_graphs
+from mallorn.kinds.cuda.device.cuda_graphs import RUN_OR_CAPTURE, enable_cuda_graphs
 
 CACHED_ALLOCATION = "vm.builtin.cuda_graph.get_cached_alloc"
 CUDA = tvm.target.Target(
@@ -94,11 +94,11 @@ def captures() -> Iterator[Captures]:
     captures = Captures()
     tvm_ffi.register_global_func(RUN_OR_CAPTURE, captures.run_or_capture, override=True)
     tvm_ffi.register_global_func(CACHED_ALLOCATION, captures.cached_allocation, override=True)
-    model_kernel_times.original_graph_function.cache_clear()
+    cuda_graphs.original_graph_function.cache_clear()
     yield captures
     for name in (RUN_OR_CAPTURE, CACHED_ALLOCATION):
         tvm_ffi.registry.remove_global_func(name)
-    model_kernel_times.original_graph_function.cache_clear()
+    cuda_graphs.original_graph_function.cache_clear()
 
 
 def test_each_kernel_is_seen_by_itself_only_where_graphs_are_off(captures: Captures) -> None:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from mallorn.graphc.export.cuda_toolkit import cuda_folders
+from mallorn.kinds.cuda.compiler.compile_cuda import DRIVER, STUB
+from mallorn.kinds.cuda.graph.cuda_toolkit import cuda_folders
 from mallorn.workers.host.linker import find_c_compiler
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.sandbox.landlock import READ
 from mallorn.workers.tvm.compile.compile_model import compile_default
-from mallorn.workers.tvm.cuda.compile_cuda import DRIVER, STUB
 from tests.fixtures.cuda import cuda_target, needs_nvcc
 from tests.integration.tvm_graph.conftest import Example
 from tests.integration.tvm_graph.test_apply_script import run_script

@@ -16,7 +16,7 @@ from mallorn.core.targets import parse_target
 from mallorn.graphc.export.compare_with_onnxruntime import run_onnxruntime
 from mallorn.graphc.export.export_checks import LARGEST_ERROR_ROUNDED
 from mallorn.graphc.export.output_errors import worst_error
-from mallorn.workers.device.model_kernel_times import RUN_OR_CAPTURE
+from mallorn.kinds.cuda.device.cuda_graphs import RUN_OR_CAPTURE
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.tvm.network.graph_recipes import recipe_for, recipe_steps
 from mallorn.workers.tvm.network.import_onnx_to_relax import load_network

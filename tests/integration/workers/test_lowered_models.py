@@ -11,10 +11,11 @@ from mallorn.core.targets import Target
 from mallorn.costmodels.base import Matrix, Prediction
 from mallorn.costmodels.random import RandomModel
 from mallorn.costmodels.views import STATEMENTS
+from mallorn.kinds.cuda.kind import Cuda
 from mallorn.searchers.base import DEFAULT
 from mallorn.workers.round.feature_lookup import FeatureLookup
 from mallorn.workers.round.loaded_round import load_round
-from mallorn.workers.round.propose import WIDER, WIDER_ON_GPU, propose
+from mallorn.workers.round.propose import WIDER, WIDER_WITHOUT_DRAFT, propose
 from mallorn.workers.round.train_cost_model import train
 from tests.fixtures.workshop import MadeUpCompiler
 
@@ -91,7 +92,7 @@ def test_it_takes_the_best_of_what_the_draft_model_liked(workshop, lowered):
 
 
 def test_on_a_gpu_a_first_round_is_defaults_and_what_an_unfitted_model_likes(workshop, lowered, monkeypatch):
-    monkeypatch.setattr(Target, "is_gpu", True)
+    monkeypatch.setattr(Target, "measured_by", Cuda())
     monkeypatch.setattr(ByFirstStatement, "orders_unfitted", True)
     job = workshop.job(("w0",), cost_model="lowered", round_size=ROUND)
     first = workshop.closed_round(job)
@@ -103,7 +104,7 @@ def test_on_a_gpu_a_first_round_is_defaults_and_what_an_unfitted_model_likes(wor
     assert 0 < len(guesses) <= ROUND // 2
     assert len(guesses) + len(liked) == len(proposals) == ROUND
     assert liked == sorted(liked, reverse=True)
-    assert len(liked) < lowered.total() <= WIDER_ON_GPU * ROUND
+    assert len(liked) < lowered.total() <= WIDER_WITHOUT_DRAFT * ROUND
 
 
 def test_what_cannot_be_lowered_comes_last_and_is_not_learned_from(workshop, lowered, monkeypatch):

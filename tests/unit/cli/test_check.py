@@ -19,13 +19,13 @@ from mallorn.cli import tune_and_resume as tune
 from mallorn.core.errors import ExitCode, HostFault, InvalidModel
 from mallorn.core.targets import Target
 from mallorn.core.values.graph_report import TensorSpec
-from mallorn.workers.device import nvidia_driver
+from mallorn.kinds.cuda.compiler import compile_cuda
+from mallorn.kinds.cuda.compiler.compile_cuda import Toolchain
+from mallorn.kinds.cuda.device import nvidia_driver
 from mallorn.workers.device.detect_host import detect_target
 from mallorn.workers.host.linker import link_command
 from mallorn.workers.interfaces.model_compiler import ModelCompiler, Signature
 from mallorn.workers.sandbox import sandbox_support
-from mallorn.workers.tvm.cuda import compile_cuda
-from mallorn.workers.tvm.cuda.compile_cuda import Toolchain
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.workshop import MadeUpGraphs
 

@@ -53,7 +53,6 @@ def test_a_gpu_s_library_is_called_there(tmp_path: Path) -> None:
     assert 'DEVICE = "cuda"' in python.read_text()
     assert "{kDLCUDA, 0}" in cpp.read_text()
     assert "-ltvm_runtime_cuda" in shell_commands(cpp, tmp_path / "m.so", CUDA)[1]
-    assert write_runners(callee(tmp_path / "m.so", target=parse_target({"kind": "vulkan"}))) == []
 
 
 def test_paths_with_blanks_are_quoted() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mallorn.core.compute_capability import KNOWN_ARCHS, arch_of_gpu, capability, runs_on
 from mallorn.core.errors import InvalidTarget
+from mallorn.kinds.cuda.compute_capability import KNOWN_ARCHS, arch_of_gpu, capability, runs_on
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mallorn.core.outcomes import is_disturbed
+from mallorn.core.targets import parse_target
 from mallorn.workers.detached.batch_record import read_results
 from mallorn.workers.detached.pack_batch import zip_program
 from mallorn.workers.detached.run_batch import (
@@ -248,7 +249,7 @@ def test_a_required_sandbox_that_this_kernel_lacks_refuses_the_batch(
 
 def test_the_program_needs_only_the_standard_library(tmp_path: Path) -> None:
     program = tmp_path / "run_batch.py"
-    program.write_bytes(zip_program())
+    program.write_bytes(zip_program(parse_target({"kind": "llvm", "num-cores": 1})))
     command = [sys.executable, "-I", "-S", str(program), "--help"]
     said = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "--sandbox" in said.stdout

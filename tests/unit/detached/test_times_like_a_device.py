@@ -70,7 +70,7 @@ def test_a_batch_brings_all_that_its_modules_import(tmp_path: Path) -> None:
         "    assert module.__file__.startswith(sys.argv[1]), module.__file__\n"
     )
     archive = tmp_path / "run_batch.py"
-    archive.write_bytes(zip_program())
+    archive.write_bytes(zip_program(parse_target({"kind": "llvm", "num-cores": 1})))
     files = [Path(name) for name in zipfile.ZipFile(archive).namelist()]
     ours = [file for file in files if file.suffix == ".py" and file.stem not in ("__init__", "__main__")]
     modules = [".".join(file.with_suffix("").parts) for file in ours]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 
-from mallorn.core.registry import REGISTRY, list_names, resolve
+from mallorn.core.registry import REGISTRY, list_names, locations, resolve
 from mallorn.costmodels.views import DECISIONS, VIEWS
 from mallorn.searchers.space import Sketch
 from mallorn.searchers.synthetic_space import SyntheticSpace
@@ -32,7 +32,7 @@ def test_an_extractor_is_registered_under_its_views_name(name: str) -> None:
 
 def test_every_declared_view_has_a_line_in_the_registry() -> None:
     lowered = {view.name for view in VIEWS.values() if view.lowered}
-    assert lowered == REGISTRY["lowered_features"].keys()
+    assert lowered == locations("lowered_features").keys()
     assert VIEWS.keys() - lowered == {*list_names("features")}
 
 

@@ -10,7 +10,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 from mallorn.workers.tvm.programs.tensor_intrinsics import load_intrinsics
 
 # As a worker does. Left to the first test's import, TVM's parser reads the sources of pytest's whole stack.
-load_intrinsics("llvm")
+load_intrinsics('{"kind":"llvm"}')
 
 Shape = Sequence[int | str]
 BuildModel = Callable[..., ModelProto]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mallorn.graphc.export.cuda_toolkit import cuda_folders, find_nvcc
+from mallorn.kinds.cuda.graph.cuda_toolkit import cuda_folders, find_nvcc
 
 
 def toolkit(folder: Path) -> Path:

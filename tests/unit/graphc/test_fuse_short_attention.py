@@ -9,7 +9,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from mallorn.graphc.attention.fuse_short_attention import FuseShortAttention
+from mallorn.kinds.cuda.graph.fuse_short_attention import FuseShortAttention
 from mallorn.workers.tvm.network.graph_recipes import FP16_GPU
 from tests.fixtures.cuda import cuda_target
 from tests.unit.graphc.networks import difference, random_of, run

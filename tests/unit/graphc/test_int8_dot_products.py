@@ -214,7 +214,7 @@ def test_a_processor_without_the_instruction_is_the_reason() -> None:
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 def test_schedules_come_down_to_the_instruction(target: str) -> None:
-    load_intrinsics("llvm", "x86_64")
+    load_intrinsics('{"kind":"llvm","mtriple":"x86_64-linux-gnu"}')
     mod = network((8, 64), random_of("int8", 64, 32))
     fused = networks.fused(rewritten(mod, target), as_tvm_target(target))
     tir = tvm.ir.save_json(program(fused, "int8_matmul"))

@@ -32,9 +32,9 @@ from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.manifest import Manifest
 from mallorn.db.migrate import upgrade
 from mallorn.db.session import Database
+from mallorn.kinds.cuda.device import nvidia_driver
 from mallorn.stack.data_directory import DataDir
 from mallorn.stack.read_only_coordinator import NothingRuns
-from mallorn.workers.device import nvidia_driver
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, run_round
 

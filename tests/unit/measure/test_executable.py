@@ -8,7 +8,8 @@ import pytest
 
 from mallorn.core.errors import InvalidTarget
 from mallorn.core.targets import Target, parse_target
-from mallorn.workers.device import detect_host, nvidia_driver, target_support
+from mallorn.kinds.cuda.device import nvidia_driver
+from mallorn.workers.device import detect_host, target_support
 from mallorn.workers.device.detect_host import available_cores, detect_target
 from mallorn.workers.device.target_support import check_executable, find_unsupported_reason, resolve_target
 from tests.fixtures.made_up_gpus import MadeUpGpus

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tvm.error import RPCError
 
 from mallorn.core.errors import Unavailable
-from mallorn.core.job_options import JobOptions
+from mallorn.core.job_options import EvaluatorOptions, JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import WorkKind
-from mallorn.core.targets import parse_target
+from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.trial import Trial
 from mallorn.searchers.space import Candidate, Sketch
 from mallorn.workers.interfaces.device_runner import Runner
@@ -66,8 +66,9 @@ built_of = BuiltCandidate(
 )
 
 
-def timing_with(runner: Runner, stopping: str) -> DeviceRuns:
-    return DeviceRuns(runner, "tracker:1", TARGET, PROGRAM, JobOptions(stopping=stopping), PATIENCE)
+def timing_with(runner: Runner, stopping: str, target: Target = TARGET) -> DeviceRuns:
+    options = JobOptions(stopping=stopping, evaluator=EvaluatorOptions(flush_l2="off"))
+    return DeviceRuns(runner, "tracker:1", target, PROGRAM, options, PATIENCE)
 
 
 def tried(on: DeviceRuns) -> Trial | None:

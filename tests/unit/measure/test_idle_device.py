@@ -11,11 +11,11 @@ from typing import Any, cast
 import pytest
 
 from mallorn.core.outcomes import Outcome
-from mallorn.core.targets import ROUNDS_PER_GPU
 from mallorn.core.values.decision_log import DeviceUse, RoundStats
 from mallorn.core.values.trial import Trial
+from mallorn.kinds.cuda.kind import Cuda
 from mallorn.searchers.space import Candidate, Sketch
-from mallorn.services.planner.planner_values import GPU_ROUND_SIZE, ROUND_SIZE
+from mallorn.services.planner.planner_values import ROUND_SIZE
 from mallorn.workers.measure.build_candidates import BuiltCandidate
 from mallorn.workers.measure.device_runs import DeviceClock, DeviceUseState
 from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult
@@ -146,7 +146,7 @@ class Quiet:
 
 
 def use_of(
-    workers: int, candidates: int = GPU_ROUND_SIZE, begin_sec: float = 0.5, slow_build_sec: float = BUILD_SEC
+    workers: int, candidates: int = Cuda.round_size, begin_sec: float = 0.5, slow_build_sec: float = BUILD_SEC
 ) -> DeviceUse:
     """Let workers do rounds of one GPU, as many at once as there are workers. In each fourth
     round one build takes `slow_build_sec`."""
@@ -178,7 +178,7 @@ def use_of(
 
 
 def test_one_worker_leaves_the_gpu_idle_and_three_do_not() -> None:
-    shares = [use_of(workers).idle_share for workers in (1, 2, ROUNDS_PER_GPU)]
+    shares = [use_of(workers).idle_share for workers in (1, 2, Cuda.rounds_per_device)]
     assert shares[0] > 0.4
     assert shares == sorted(shares, reverse=True)
     assert shares[-1] <= 0.1
@@ -186,16 +186,16 @@ def test_one_worker_leaves_the_gpu_idle_and_three_do_not() -> None:
 
 def test_small_rounds_lose_the_time_in_which_a_session_begins() -> None:
     """With rounds of a CPU's size the GPU is idle more often, whatever the number of workers."""
-    small, usual = (use_of(ROUNDS_PER_GPU, size).idle_share for size in (ROUND_SIZE, GPU_ROUND_SIZE))
+    small, usual = (use_of(Cuda.rounds_per_device, size).idle_share for size in (ROUND_SIZE, Cuda.round_size))
     assert small > 1.5 * usual
 
 
 def test_a_round_that_waits_for_one_slow_build_lets_others_have_the_gpu(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    released = use_of(ROUNDS_PER_GPU, slow_build_sec=25.0)
+    released = use_of(Cuda.rounds_per_device, slow_build_sec=25.0)
     monkeypatch.setattr("mallorn.workers.measure.tvm_measurer.RELEASE_SEC", float("inf"))
-    held = use_of(ROUNDS_PER_GPU, slow_build_sec=25.0)
+    held = use_of(Cuda.rounds_per_device, slow_build_sec=25.0)
     assert released.build_wait_sec < held.build_wait_sec / 3
     assert released.seconds < 0.9 * held.seconds
 

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from mallorn.core.values.candidate import SKETCH_FACTS
-from mallorn.core.values.machine import GpuAttributes, assume_typical_gpu
+from mallorn.core.values.machine import AcceleratorAttributes
+from mallorn.kinds.cuda.times.kernel_time import KernelWork, kernel_us
+from mallorn.kinds.cuda.times.products import TensorCoreProduct
+from mallorn.kinds.cuda.typical_gpu import assume_typical_gpu
 from mallorn.searchers.decision_space import SketchRules
 from mallorn.searchers.loop_nest import Access, Axis, Nest, matrix_product_nest
-from mallorn.searchers.roller.gpu.kernel_time import KernelWork, kernel_us
-from mallorn.searchers.roller.gpu.products import TensorCoreProduct
-from mallorn.searchers.roller.rank_candidates import gpu_model, ranked
+from mallorn.searchers.roller.rank_candidates import ranked, sketch_time_model
 from mallorn.searchers.space import Choice, ChoiceKind, Sketch
 
 H100 = assume_typical_gpu("sm_90a")
@@ -148,7 +149,7 @@ def test_a_permuted_tile_has_rows_that_can_be_permuted() -> None:
 
 
 def _model(of: Sketch, nest: Nest, machine: Any = H100) -> TensorCoreProduct:
-    model = gpu_model(of, [nest], machine)
+    model = sketch_time_model(of, [nest], machine)
     assert isinstance(model, TensorCoreProduct)
     return model
 
@@ -168,7 +169,7 @@ def test_a_product_with_a_vector_reads_whole_vectors_at_the_bandwidth() -> None:
         numbers(1, 64, 512),
     ]
     product = sketch("vector product", names, choices, narrow=1, own=1, vector=8, is_depth_innermost=True)
-    model = gpu_model(product, [_vector_nest(8192, 8192)], H100)
+    model = sketch_time_model(product, [_vector_nest(8192, 8192)], H100)
     assert model is not None
     rows, estimates = model.best(4)
     assert rows[0][0] == 3
@@ -178,7 +179,7 @@ def test_a_product_with_a_vector_reads_whole_vectors_at_the_bandwidth() -> None:
 
 def test_a_kind_without_a_model_begins_with_usual_threads_and_the_widest_vectors() -> None:
     unknown = sketch("novel", ["vector", "columns: grid threads"], [numbers(1, 2, 4), tile(4096, 2)])
-    model = gpu_model(unknown, [], H100)
+    model = sketch_time_model(unknown, [], H100)
     assert model is not None
     rows, _ = model.best(4)
     assert rows[0][0] == 2
@@ -188,7 +189,7 @@ def test_a_kind_without_a_model_begins_with_usual_threads_and_the_widest_vectors
 
 
 def test_a_gpu_with_half_the_multiprocessors_has_half_the_rate() -> None:
-    half = assume_typical_gpu("sm_90a", GpuAttributes(multiprocessors=66, l2_bytes=25 << 20))
+    half = assume_typical_gpu("sm_90a", AcceleratorAttributes(multiprocessors=66, l2_bytes=25 << 20))
     assert half.gflops["float16"] == pytest.approx(H100.gflops["float16"] / 2)
     assert half.core_gflops == pytest.approx(H100.core_gflops)
     assert half.caches == H100.caches[:1] + half.caches[1:]

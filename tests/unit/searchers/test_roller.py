@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mallorn.core.values.machine import Machine, assume_typical_cpu, assume_typical_gpu
+from mallorn.core.values.machine import Machine, assume_typical_cpu
+from mallorn.kinds.cuda.typical_gpu import assume_typical_gpu
 from mallorn.searchers.decision_space import SketchRules
 from mallorn.searchers.loop_nest import Access, Axis, Nest, matrix_product_nest
 from mallorn.searchers.roller import rank_candidates

@@ -37,7 +37,7 @@ class Place:
 
     def why_not(self, target: Target) -> str:
         self.asked.append(target)
-        return "" if target.is_cpu else "it has no cuda device"
+        return "" if target.runs_on_cores else "it has no cuda device"
 
     def job(self, target: Target) -> str:
         with self.database.transaction() as session:

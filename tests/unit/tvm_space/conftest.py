@@ -3,5 +3,5 @@
 from mallorn.workers.tvm.programs.tensor_intrinsics import load_intrinsics
 
 # Left to an import of TVM's or of a kind of sketch, TVM's parser reads the sources of pytest's whole stack.
-load_intrinsics("llvm")
-load_intrinsics("cuda")
+load_intrinsics('{"kind":"llvm"}')
+load_intrinsics('{"kind":"cuda"}')

@@ -8,13 +8,13 @@ import numpy as np
 import tvm
 from tvm import te, tirx, topi
 
-from mallorn.graphc.attention.fuse_short_attention import ShortAttention, short_attention_function
 from mallorn.graphc.quant.keep_block_quantized_weights import (
     BlockQuantizedWeights,
     DecodedProduct,
     product_function,
 )
 from mallorn.graphc.quant.tf32_products import Tf32Products
+from mallorn.kinds.cuda.graph.fuse_short_attention import ShortAttention, short_attention_function
 from tests.unit.tvm_space.programs import text_of
 
 ARCHS: Final = ("sm_80", "sm_89", "sm_90a")

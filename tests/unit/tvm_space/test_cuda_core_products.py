@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from tvm import te
 
-from mallorn.core.values.machine import assume_typical_gpu
+from mallorn.kinds.cuda.compiler.cuda_kernel_resources import compile_for_cuda
+from mallorn.kinds.cuda.sketches.cuda_core_products import KIND, VARIANTS, schedules
+from mallorn.kinds.cuda.typical_gpu import assume_typical_gpu
 from mallorn.searchers.decision_space import SketchRules
-from mallorn.searchers.roller.rank_candidates import gpu_model
+from mallorn.searchers.roller.rank_candidates import sketch_time_model
 from mallorn.searchers.space import Sketch
-from mallorn.workers.tvm.cuda.cuda_kernel_resources import compile_for_cuda
 from mallorn.workers.tvm.programs.loop_nests import nests
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_module, parse_tvm_target
-from mallorn.workers.tvm.space.cuda_sketches.cuda_core_products import KIND, VARIANTS, schedules
 from mallorn.workers.tvm.space.rebuild_schedule import rebuild
 from mallorn.workers.tvm.space.sketches import design_space
 from tests.fixtures.cuda_emulator.random_operands import run_on_random_operands
@@ -94,7 +94,7 @@ def drawn(tir: str, sketch: Sketch, count: int) -> list[Any]:
 
 def guesses(tir: str, sketch: Sketch, count: int) -> Iterator[Any]:
     """The model's best candidates, each of which must be valid."""
-    model = gpu_model(sketch, nests(tir), H100)
+    model = sketch_time_model(sketch, nests(tir), H100)
     assert model is not None
     for row in model.best(count)[0]:
         schedule = rebuild(tir, HERE, sketch.trace, tuple(row.tolist()))

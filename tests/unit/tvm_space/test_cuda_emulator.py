@@ -12,8 +12,8 @@ from tvm.script import ir as I
 from tvm.script import tirx as T
 
 from mallorn.core.targets import Target
+from mallorn.kinds.cuda.compiler import cuda_rules
 from mallorn.workers.measure.tvm_space import TvmSpace
-from mallorn.workers.tvm.cuda import cuda_rules
 from mallorn.workers.tvm.programs.loop_nests import nests
 from mallorn.workers.tvm.space.rebuild_schedule import rebuild, validate
 from mallorn.workers.tvm.space.sketches import design_space

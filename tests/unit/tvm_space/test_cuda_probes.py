@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import tvm
 
+from mallorn.kinds.cuda.compiler import cuda_probes
+from mallorn.kinds.cuda.compiler.cuda_kernel_resources import compile_for_cuda
+from mallorn.kinds.cuda.compiler.cuda_probes import MMAS, build_cuda_probes
 from mallorn.workers.interfaces.hardware_probes import Finds
-from mallorn.workers.tvm.cuda.cuda_kernel_resources import compile_for_cuda
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_tvm_target
-from mallorn.workers.tvm.sessions import cuda_probes
-from mallorn.workers.tvm.sessions.cuda_probes import MMAS, build_cuda_probes
 from tests.fixtures.cuda_emulator import run_kernel
 from tests.unit.tvm_space.cuda_programs import ARCHS, target
 

@@ -16,13 +16,13 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Trace
 
 from mallorn.core.targets import Target
-from mallorn.core.values.machine import assume_typical_gpu
+from mallorn.kinds.cuda.compiler import cuda_rules
+from mallorn.kinds.cuda.typical_gpu import assume_typical_gpu
 from mallorn.searchers.decision_space import SketchRules
 from mallorn.searchers.roller.rank_candidates import ranked
 from mallorn.searchers.space import Candidate, Sketch
 from mallorn.workers.measure.tvm_space import TvmSpace
 from mallorn.workers.tvm.compile.build_libraries import compile_module
-from mallorn.workers.tvm.cuda import cuda_rules
 from mallorn.workers.tvm.network.graph_recipes import TUNED_GPU, recipe_steps
 from mallorn.workers.tvm.network.run_recipe_passes import run_steps
 from mallorn.workers.tvm.programs.allowed_programs import read_trace

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mallorn.core.values.machine import assume_typical_gpu
-from mallorn.searchers.roller.gpu.kernel_time import KernelWork
-from mallorn.searchers.roller.gpu.sketch_model import SketchModel
-from mallorn.searchers.roller.rank_candidates import gpu_model
+from mallorn.kinds.cuda.times.kernel_time import KernelWork
+from mallorn.kinds.cuda.times.sketch_model import SketchModel
+from mallorn.kinds.cuda.typical_gpu import assume_typical_gpu
+from mallorn.searchers.roller.rank_candidates import sketch_time_model
 from mallorn.workers.tvm.programs.loop_nests import nests
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_module
 from mallorn.workers.tvm.space.rebuild_schedule import rebuild
@@ -30,7 +30,7 @@ def counted(tir: str, kind: str, **facts: Any) -> list[tuple[KernelWork, Report]
     for sketch in design_space(tir, HERE):
         if sketch.facts.get("kind") != kind or not facts.items() <= dict(sketch.facts).items():
             continue
-        model = gpu_model(sketch, nests(tir), H100)
+        model = sketch_time_model(sketch, nests(tir), H100)
         assert isinstance(model, SketchModel)
         rows, _ = model.best(_FIRST)
         schedules = ((row, rebuild(tir, HERE, sketch.trace, tuple(row.tolist()))) for row in rows[::_EVERY])

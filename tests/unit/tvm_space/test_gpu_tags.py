@@ -3,9 +3,9 @@
 import pytest
 from tvm.target import Target, list_tags
 
-from mallorn.core.compute_capability import is_obsolete
 from mallorn.core.errors import InvalidTarget
 from mallorn.core.targets import parse_target
+from mallorn.kinds.cuda.compute_capability import is_obsolete
 
 TARGETS = {str(tag): Target(str(tag)) for tag in list_tags()}
 GPUS = {tag: dict(target.attrs) for tag, target in TARGETS.items() if target.kind.name == "cuda"}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mallorn.workers.tvm.cuda.compile_cuda import DeviceCode
-from mallorn.workers.tvm.cuda.cuda_kernel_resources import (
+from mallorn.kinds.cuda.compiler.compile_cuda import DeviceCode
+from mallorn.kinds.cuda.compiler.cuda_kernel_resources import (
     CannotLaunch,
     check_launch,
     combine_kernel_resources,

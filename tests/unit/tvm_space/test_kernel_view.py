@@ -10,10 +10,10 @@ from tvm.s_tir import Schedule
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.costmodels.views import KERNELS
-from mallorn.workers.tvm.cuda import cuda_rules
-from mallorn.workers.tvm.cuda.cuda_rules import can_launch, lower_kernels
+from mallorn.kinds.cuda.compiler import cuda_rules
+from mallorn.kinds.cuda.compiler.cuda_kernel_view import LARGEST, describe_kernels, kernel_features
+from mallorn.kinds.cuda.compiler.cuda_rules import can_launch, lower_kernels
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_tvm_target
-from mallorn.workers.tvm.space.cuda_kernel_view import LARGEST, describe_kernels, kernel_features
 from tests.unit.tvm_space.cuda_programs import target
 
 ARCH = "sm_90a"

@@ -7,16 +7,16 @@ import pytest
 import tvm
 from tvm import tirx
 
-from mallorn.core.values.machine import assume_typical_gpu
+from mallorn.kinds.cuda.compiler.cuda_kernel_resources import compile_for_cuda
+from mallorn.kinds.cuda.sketches import movers, windows
+from mallorn.kinds.cuda.times.sketch_model import SketchModel
+from mallorn.kinds.cuda.typical_gpu import assume_typical_gpu
 from mallorn.searchers.decision_space import SketchRules
-from mallorn.searchers.roller.gpu.sketch_model import SketchModel
-from mallorn.searchers.roller.rank_candidates import gpu_model
+from mallorn.searchers.roller.rank_candidates import sketch_time_model
 from mallorn.searchers.space import Sketch
-from mallorn.workers.tvm.cuda.cuda_kernel_resources import compile_for_cuda
 from mallorn.workers.tvm.programs.loop_nests import nests
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_module, parse_tvm_target
 from mallorn.workers.tvm.programs.program_blocks import arguments
-from mallorn.workers.tvm.space.cuda_sketches import movers, windows
 from mallorn.workers.tvm.space.rebuild_schedule import rebuild
 from tests.fixtures.cuda_emulator import Report, run_kernel
 from tests.unit.tvm_space import cuda_sketches
@@ -137,7 +137,7 @@ def test_a_candidate_computes_the_program_without_faults(name: str) -> None:
 )
 def test_the_best_candidates_waste_nothing(kind: Any, tir: str) -> None:
     for sketch in sketches_of(kind, tir)[:1]:
-        (row, *_), _ = gpu_model(sketch, nests(tir), H200).best(4)
+        (row, *_), _ = sketch_time_model(sketch, nests(tir), H200).best(4)
         report = run(tir, rebuild(tir, HERE, sketch.trace, tuple(row.tolist())))
         assert sectors(report) <= 1.1 * sum(cost.ideal for cost in report.global_sectors.values())
         assert all(cost.ratio == 1 for cost in report.bank_conflicts.values())
@@ -146,7 +146,7 @@ def test_the_best_candidates_waste_nothing(kind: Any, tir: str) -> None:
 def test_the_model_of_a_window_counts_the_bytes_that_threads_read() -> None:
     tir = depthwise_channels_last(32, 16, 3)
     for sketch in sketches_of(windows, tir):
-        model = gpu_model(sketch, nests(tir), H200)
+        model = sketch_time_model(sketch, nests(tir), H200)
         assert isinstance(model, SketchModel)
         (row, *_), _ = model.best(4)
         report, kernel = (
@@ -202,7 +202,7 @@ def test_the_kernel_of_the_first_guess_fits_registers(tir: str) -> None:
     guesses = [
         (float(us[0]), sketch, rows[0])
         for sketch in sketches_of(kind, tir)
-        for rows, us in [gpu_model(sketch, nests(tir), H200).best(4)]
+        for rows, us in [sketch_time_model(sketch, nests(tir), H200).best(4)]
     ]
     _, sketch, row = min(guesses, key=lambda guess: guess[0])
     schedule = rebuild(tir, HERE, sketch.trace, tuple(row.tolist()))

@@ -3,9 +3,9 @@
 import pytest
 import tvm
 
-from mallorn.core.values.machine import assume_typical_gpu
+from mallorn.kinds.cuda.compiler.cuda_kernel_resources import compile_for_cuda
+from mallorn.kinds.cuda.typical_gpu import assume_typical_gpu
 from mallorn.searchers.roller.rank_candidates import ranked
-from mallorn.workers.tvm.cuda.cuda_kernel_resources import compile_for_cuda
 from mallorn.workers.tvm.programs.loop_nests import nests
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_tvm_target
 from mallorn.workers.tvm.space.rebuild_schedule import rebuild

@@ -9,12 +9,12 @@ import tvm
 from tvm.s_tir.schedule import Trace
 
 from mallorn.core.values.candidate import SKETCH_FACTS
+from mallorn.kinds.cuda.compiler.cuda_kernel_resources import compile_for_cuda
+from mallorn.kinds.cuda.compiler.cuda_rules import can_launch
+from mallorn.kinds.cuda.sketches import row_reductions, vector_products
 from mallorn.searchers.decision_space import SketchRules
-from mallorn.workers.tvm.cuda.cuda_kernel_resources import compile_for_cuda
-from mallorn.workers.tvm.cuda.cuda_rules import can_launch
 from mallorn.workers.tvm.programs.parsed_program_cache import new_schedule, parse_module, parse_tvm_target
 from mallorn.workers.tvm.programs.program_blocks import arguments
-from mallorn.workers.tvm.space.cuda_sketches import row_reductions, vector_products
 from mallorn.workers.tvm.space.rebuild_schedule import validate
 from mallorn.workers.tvm.space.sketches import design_space
 from tests.fixtures.cuda_emulator import run_kernel

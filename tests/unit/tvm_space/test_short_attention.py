@@ -7,17 +7,17 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from mallorn.core.values.machine import assume_typical_gpu
+from mallorn.kinds.cuda.compiler.cuda_kernel_resources import compile_for_cuda
+from mallorn.kinds.cuda.compiler.cuda_rules import can_launch, dlight_schedule
+from mallorn.kinds.cuda.sketches.short_attention import KIND, schedules
+from mallorn.kinds.cuda.times.products import ShortAttentionKernel
+from mallorn.kinds.cuda.typical_gpu import assume_typical_gpu
 from mallorn.searchers.decision_space import SketchRules
-from mallorn.searchers.roller.gpu.products import ShortAttentionKernel
-from mallorn.searchers.roller.rank_candidates import gpu_model
+from mallorn.searchers.roller.rank_candidates import sketch_time_model
 from mallorn.searchers.space import Sketch
-from mallorn.workers.tvm.cuda.cuda_kernel_resources import compile_for_cuda
-from mallorn.workers.tvm.cuda.cuda_rules import can_launch, dlight_schedule
 from mallorn.workers.tvm.programs.loop_nests import nests
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_module, parse_tvm_target
 from mallorn.workers.tvm.programs.program_blocks import blocks_of, operator_of
-from mallorn.workers.tvm.space.cuda_sketches.short_attention import KIND, schedules
 from mallorn.workers.tvm.space.rebuild_schedule import rebuild, validate
 from tests.fixtures.cuda_emulator import Report, run_kernel
 from tests.unit.tvm_space import cuda_sketches
@@ -106,7 +106,7 @@ def test_a_sketch_names_each_of_its_choices() -> None:
 def test_the_best_candidates_of_the_model_are_valid() -> None:
     tir = tir_of("whole")
     for sketch in sketches_of("whole"):
-        model = gpu_model(sketch, nests(tir), assume_typical_gpu("sm_90a"))
+        model = sketch_time_model(sketch, nests(tir), assume_typical_gpu("sm_90a"))
         assert isinstance(model, ShortAttentionKernel)
         rows, _ = model.best(3)
         traces = [(sketch.trace, each.decisions) for each in sketch.candidates(rows.tolist())]

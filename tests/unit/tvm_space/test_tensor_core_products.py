@@ -11,14 +11,14 @@ import pytest
 import tvm
 from tvm import te, tirx
 
-from mallorn.graphc.matmul.tensor_core_instructions import PREFIX
+from mallorn.kinds.cuda.compiler.cuda_kernel_resources import KernelFigures, compile_for_cuda
+from mallorn.kinds.cuda.compiler.cuda_kernel_view import LoweredKernelWork
+from mallorn.kinds.cuda.compiler.cuda_rules import lower_kernels
+from mallorn.kinds.cuda.graph.tensor_core_instructions import PREFIX
+from mallorn.kinds.cuda.sketches.tensor_core_products import KIND, VARIANTS, schedules
 from mallorn.searchers.decision_space import SketchRules
 from mallorn.searchers.space import Candidate, Sketch
-from mallorn.workers.tvm.cuda.cuda_kernel_resources import KernelFigures, compile_for_cuda
-from mallorn.workers.tvm.cuda.cuda_rules import lower_kernels
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_module, parse_tvm_target
-from mallorn.workers.tvm.space.cuda_kernel_view import LoweredKernelWork
-from mallorn.workers.tvm.space.cuda_sketches.tensor_core_products import KIND, VARIANTS, schedules
 from mallorn.workers.tvm.space.rebuild_schedule import rebuild
 from mallorn.workers.tvm.space.sketches import design_space, trace_text
 from tests.fixtures.cuda_emulator import Report

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mallorn.core.targets import CUDA, NATIVE
+from mallorn.core.targets import NATIVE
+from mallorn.kinds.cuda.kind import Cuda
 from mallorn.workers.host import code_digest as code
 
 
@@ -48,14 +49,15 @@ def test_each_part_of_the_code_changes_it_and_the_builders_name(
 
 
 @pytest.mark.parametrize(
-    ("tool", "changed"), [("compiler", {NATIVE, CUDA}), ("linker", {NATIVE, CUDA}), ("nvcc", {CUDA})]
+    ("tool", "changed"),
+    [("compiler", {NATIVE, Cuda.name}), ("linker", {NATIVE, Cuda.name}), ("nvcc", {Cuda.name})],
 )
 def test_another_tool_is_another_builder_for_what_it_builds_and_makes_the_same_tasks(
     tool: str, changed: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = dict(code.code_parts()) | {"nvcc": "nvcc 13"}
     digest = _parts(monkeypatch, parts)
-    names = {toolchain: code.current_builder_name(toolchain) for toolchain in (NATIVE, CUDA)}
+    names = {toolchain: code.current_builder_name(toolchain) for toolchain in (NATIVE, Cuda.name)}
     assert len({*names.values()}) == 2
     assert _parts(monkeypatch, parts | {tool: "another"}) == digest
     assert {each for each in names if code.current_builder_name(each) != names[each]} == changed

@@ -30,8 +30,8 @@ CLASSES = {
     "families": Families,
     "features": Extractor,
 }
-# What a cost model reads, kinds of sketches, and what options of other names add.
-NOT_CHOSEN = {"features", "lowered_features", "cuda_sketch", "gpu_model", "finish_step"}
+# What a cost model reads, kinds of hardware, and what options of other names add.
+NOT_CHOSEN = {"features", "lowered_features", "kind", "finish_step"}
 NAMES = [(seam, name) for seam, names in REGISTRY.items() for name in names]
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from mallorn.core.outcomes import is_disturbed
 from mallorn.core.values.disturbance import Disturbance
-from mallorn.workers.device import gpu_meter
-from mallorn.workers.device.gpu_meter import GpuLoad, GpuMeter
+from mallorn.kinds.cuda.device import gpu_meter
+from mallorn.kinds.cuda.device.gpu_meter import GpuMeter
+from mallorn.workers.device.device_kind import AcceleratorLoad
 from mallorn.workers.host.load_meter import Load
 
 UUID = "GPU-4e6b2c1d-0000-0000-0000-000000000000"
@@ -118,7 +119,7 @@ def test_a_gpu_at_its_own_clock_is_quiet_also_at_the_limit_of_its_own_power(
     nvml: Nvml, meter: GpuMeter, reasons: int
 ) -> None:
     nvml.reasons, nvml.clock = reasons, 1400
-    assert meter.read_load() == GpuLoad(0.0)
+    assert meter.read_load() == AcceleratorLoad(0.0)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,7 @@ def test_a_gpu_that_is_throttled_tells_why_and_how_much(
 ) -> None:
     nvml.reasons, nvml.clock, nvml.celsius, nvml.milliwatts = reasons, 990, 87, 412_300
     load = meter.read_load()
-    assert load == GpuLoad(0.5, (f"{cause} slowed the GPU down (990 of 1980 MHz, 87 °C, 412 W)",))
+    assert load == AcceleratorLoad(0.5, (f"{cause} slowed the GPU down (990 of 1980 MHz, 87 °C, 412 W)",))
     assert is_disturbed(load.share)
 
 
@@ -148,7 +149,7 @@ def test_another_process_that_computes_disturbs(nvml: Nvml, meter: GpuMeter) -> 
     meter.read_load()
     nvml.now_sec += 60
     nvml.pids, nvml.used = {OURS, THEIRS}, {OURS: 60, THEIRS: 30}
-    assert meter.read_load() == GpuLoad(0.3, ("other processes used 30% of the GPU",))
+    assert meter.read_load() == AcceleratorLoad(0.3, ("other processes used 30% of the GPU",))
     assert nvml.asked_since_us == (nvml.now_sec - gpu_meter.RECENT_SEC) * 1e6
 
 
@@ -160,7 +161,7 @@ def test_the_session_before_this_one_does_not_disturb_it(nvml: Nvml, meter: GpuM
 
 def test_another_process_that_only_holds_memory_does_not(nvml: Nvml, meter: GpuMeter) -> None:
     nvml.pids, nvml.used = {OURS, THEIRS}, {OURS: 99, THEIRS: 0}
-    assert meter.read_load() == GpuLoad(0.0)
+    assert meter.read_load() == AcceleratorLoad(0.0)
 
 
 @pytest.mark.parametrize("pids", [{THEIRS}, set()])
@@ -182,12 +183,12 @@ def test_who_is_who_is_known_by_number_outside_of_containers(nvml: Nvml) -> None
 def test_where_nobody_can_be_told_apart_no_process_is_blamed(nvml: Nvml) -> None:
     meter = GpuMeter(UUID)
     nvml.used = {OURS: 90}
-    assert meter.read_load() == GpuLoad(0.0)
+    assert meter.read_load() == AcceleratorLoad(0.0)
 
 
 def test_a_gpu_that_is_lost_gives_no_times(nvml: Nvml, meter: GpuMeter) -> None:
     nvml.reasons = NVMLError_GpuIsLost()
-    assert meter.read_load() == GpuLoad(1.0, ("the driver lost the GPU",))
+    assert meter.read_load() == AcceleratorLoad(1.0, ("the driver lost the GPU",))
 
 
 def no_module(nvml: Nvml, patch: pytest.MonkeyPatch) -> str:
@@ -214,7 +215,7 @@ def test_without_nvml_nothing_is_known(
     nvml: Nvml, lacks: Callable[[Nvml, pytest.MonkeyPatch], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load = GpuMeter(lacks(nvml, monkeypatch)).read_load()
-    assert load == GpuLoad(None)
+    assert load == AcceleratorLoad(None)
     assert not is_disturbed(load.share)
 
 

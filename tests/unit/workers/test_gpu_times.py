@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from mallorn.workers.device import cuda_clock, model_kernel_times
-from mallorn.workers.device.cuda_clock import FLUSH_SHARE, CudaClock
+from mallorn.kinds.cuda.device import cuda_clock
+from mallorn.kinds.cuda.device.cuda_clock import FLUSH_SHARE, CudaClock
+from mallorn.kinds.cuda.device.cuda_device import CudaDevice
+from mallorn.workers.device import model_kernel_times
 from mallorn.workers.device.model_kernel_times import FEWEST_RUNS, HostClock, Kernels
 from mallorn.workers.device.slice_timer import SliceTimer
 from tests.fixtures.fake_cuda import FakeCuda, perf_counter_of
@@ -31,7 +33,7 @@ class Library:
 
 def cold_times(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, number: int, repeat: int) -> Any:
     monkeypatch.setattr(CudaClock, "for_first_gpu", lambda: CudaClock(cuda, L2_BYTES))
-    timer = SliceTimer(on_cores=False, has_priority=False)
+    timer = SliceTimer(on_cores=False, has_priority=False, kind=CudaDevice())
     return timer.time_cold_slices(Library(cuda), "main", "cuda", number, repeat)  # type: ignore[arg-type]
 
 

@@ -5,11 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mallorn.core.errors import Unavailable
-from mallorn.core.values.machine import GpuAttributes, assume_typical_cpu, assume_typical_gpu
+from mallorn.core.values.machine import AcceleratorAttributes, assume_typical_cpu
+from mallorn.kinds.cuda.typical_gpu import assume_typical_gpu
 from mallorn.workers.device.slice_timing_result import Slice
 from mallorn.workers.hardware_probe.measure_machine import (
     TimedProbe,
-    derive_gpu,
+    derive_accelerator,
     derive_machine,
     detect_cache_levels,
 )
@@ -103,7 +104,8 @@ def test_a_machine_of_which_a_part_is_unknown_is_not_measured(lacks: Finds) -> N
         derive_machine([each for each in [*WIDE, *REST] if each.probe.finds is not lacks], 2)
 
 
-GPU = GpuAttributes(multiprocessors=66, clock_ghz=1.98, l2_bytes=50 << 20)
+GPU = AcceleratorAttributes(multiprocessors=66, clock_ghz=1.98, l2_bytes=50 << 20)
+TYPICAL = assume_typical_gpu("sm_90a", GPU)
 GPU_TIMES = [
     timed(Finds.PEAK, 30_000),
     timed(Finds.PEAK, 300_000, dtype="float16"),
@@ -116,7 +118,7 @@ GPU_TIMES = [
 
 
 def test_a_gpu_has_the_rates_that_its_probes_reach() -> None:
-    machine = derive_gpu(GPU_TIMES, GPU, "sm_90a")
+    machine = derive_accelerator(GPU_TIMES, TYPICAL)
     assert (machine.cores, machine.gpu, machine.measured) == (66, True, True)
     assert (machine.gflops["float32"], machine.gflops["float16"]) == (30_000, 310_000)
     assert [each.gbytes_per_sec for each in machine.caches] == [250, 40]
@@ -126,14 +128,14 @@ def test_a_gpu_has_the_rates_that_its_probes_reach() -> None:
 
 def test_a_type_that_no_probe_reaches_has_the_typical_rate_of_so_many_multiprocessors() -> None:
     typical = assume_typical_gpu("sm_90a").gflops["int8"]
-    assert derive_gpu(GPU_TIMES, GPU, "sm_90a").gflops["int8"] == pytest.approx(typical / 2, rel=0.01)
+    assert derive_accelerator(GPU_TIMES, TYPICAL).gflops["int8"] == pytest.approx(typical / 2, rel=0.01)
 
 
 @pytest.mark.parametrize("lacks", range(len(GPU_TIMES)))
 def test_a_gpu_of_which_a_part_is_unknown_is_not_measured(lacks: int) -> None:
     remaining = [each for index, each in enumerate(GPU_TIMES) if index != lacks]
     if GPU_TIMES[lacks].probe.dtype == "float16":
-        assert derive_gpu(remaining, GPU, "sm_90a").measured
+        assert derive_accelerator(remaining, TYPICAL).measured
         return
     with pytest.raises(Unavailable, match="did not run"):
-        derive_gpu(remaining, GPU, "sm_90a")
+        derive_accelerator(remaining, TYPICAL)

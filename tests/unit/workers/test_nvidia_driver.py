@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from mallorn.core.errors import HostFault, InvalidTarget
-from mallorn.workers.device import nvidia_driver
-from mallorn.workers.device.nvidia_driver import Gpu, choose_gpu, gpu_fault, visible_gpus
+from mallorn.kinds.cuda.device import nvidia_driver
+from mallorn.kinds.cuda.device.nvidia_driver import choose_gpu, gpu_fault, visible_gpus
+from mallorn.workers.device.device_kind import Accelerator
 from tests.fixtures.fake_cuda import pointee
 
 H100 = "NVIDIA H100 80GB HBM3"
@@ -85,8 +86,8 @@ def test_gpus_are_described_in_a_fork(module: Path) -> None:
     module.write_text("580.159.04\n")
     driver = Driver(H100, MIG)
     assert visible_gpus(driver) == [
-        Gpu(0, f"GPU-{WORDS}", H100, 80 << 30, "580.159.04", 90),
-        Gpu(1, f"MIG-{WORDS}", MIG, 80 << 30, "580.159.04", 90),
+        Accelerator(0, f"GPU-{WORDS}", H100, 80 << 30, "580.159.04", 90),
+        Accelerator(1, f"MIG-{WORDS}", MIG, 80 << 30, "580.159.04", 90),
     ]
     assert driver.loads == 0
 
@@ -153,7 +154,7 @@ def test_a_driver_that_never_answers_ends_its_fork() -> None:
 
 @pytest.mark.parametrize(("wanted", "index"), [("", 0), ("1", 1), ("GPU-b", 1)])
 def test_a_gpu_is_chosen_by_index_or_uuid(wanted: str, index: int) -> None:
-    gpus = [Gpu(0, "GPU-a", H100, 1, "1", 90), Gpu(1, "GPU-b", H100, 1, "1", 90)]
+    gpus = [Accelerator(0, "GPU-a", H100, 1, "1", 90), Accelerator(1, "GPU-b", H100, 1, "1", 90)]
     assert choose_gpu(gpus, wanted) is gpus[index]
 
 

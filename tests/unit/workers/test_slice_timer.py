@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mallorn.workers.device import slice_timer
-from mallorn.workers.device.gpu_meter import GpuLoad
+from mallorn.workers.device.device_kind import AcceleratorLoad
 from mallorn.workers.device.slice_timer import SliceTimer
 from mallorn.workers.host.load_meter import ContentionReading, Load
 
@@ -86,14 +86,16 @@ def test_of_a_gpu_nothing_is_known(host: Host) -> None:
     assert disturbed(Library(host, [(0.01, 0.01)]), 1, on_cores=False) == [None]
 
 
-@pytest.mark.parametrize("lost", [GpuLoad(0.0), GpuLoad(0.4, ("heat slowed the GPU down",)), GpuLoad(None)])
+@pytest.mark.parametrize(
+    "lost", [AcceleratorLoad(0.0), AcceleratorLoad(0.4, ("heat slowed the GPU down",)), AcceleratorLoad(None)]
+)
 def test_on_a_gpu_what_it_lost_counts_for_all_of_a_call_and_the_hosts_clock_for_nothing(
-    host: Host, lost: GpuLoad
+    host: Host, lost: AcceleratorLoad
 ) -> None:
     host.stolen = 0.3
     library = Library(host, [(0.01, 0.008), (0.01, 0.0)], told=0.001)
     library.timer = SliceTimer(
-        on_cores=False, has_priority=False, gpu=SimpleNamespace(read_load=lambda: lost)
+        on_cores=False, has_priority=False, accelerator=SimpleNamespace(read_load=lambda: lost)
     )  # type: ignore[arg-type]
     times = library.timer.time_slices(library, "main", "cuda", 10, 2)  # type: ignore[arg-type]
     assert [each.disturbed for each in times.slices] == [lost.share] * 2

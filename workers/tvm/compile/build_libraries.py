@@ -29,10 +29,9 @@ from tvm.tirx import BufferStore
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import NOT_COMPILED
 from mallorn.core.targets import parse_target
-from mallorn.graphc.export.code_generation import compile_to_library
 from mallorn.workers.host.linker import link_shared, linker_for, raise_if_disk_unusable
 from mallorn.workers.interfaces.candidate_compiler import Library
-from mallorn.workers.tvm.cuda.cuda_kernel_resources import KernelFigures, compile_for_cuda
+from mallorn.workers.tvm.programs.compiler_kind import compiler_kind
 from mallorn.workers.tvm.programs.parsed_program_cache import instructions, parse_tvm_target
 from mallorn.workers.tvm.programs.program_blocks import tensor_args
 from mallorn.workers.tvm.space.rebuild_schedule import rebuild
@@ -95,16 +94,13 @@ class Watch:
 
 def compile_module(
     module: Any, target: str, sizes: CandidateSizes | None = None
-) -> tuple[Any, Sequence[KernelFigures]]:
-    """Compile a scheduled module; return the library and its CUDA kernels' figures. Raises
-    BodyTooLarge if `sizes` rejects it; for CUDA KernelRefused, CannotLaunch, HostFault."""
+) -> tuple[Any, Sequence[Any]]:
+    """Compile a scheduled module; return the library, and figures of its kernels on an
+    accelerator. Raises BodyTooLarge if `sizes` rejects it, and what its kind of hardware raises."""
     watches = [] if sizes is None else [Watch(sizes)]
     tvm_target, options = _codegen_target(target), {"tirx.disable_assert": True}
     try:
-        if tvm_target.kind.name == "cuda":
-            cuda = compile_for_cuda(module, tvm_target, watches, **options)
-            return cuda.library, cuda.kernels
-        return compile_to_library(module, tvm_target, watches, **options), ()
+        return compiler_kind(target).compile_module(module, tvm_target, watches, **options)
     except RuntimeError as error:  # TVM replaces the error that the watch raised by its own
         for watch in watches:
             if watch.refused is not None:

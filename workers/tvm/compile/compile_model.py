@@ -40,10 +40,10 @@ from mallorn.workers.device.model_kernel_times import PREPACKED
 from mallorn.workers.host.host_memory import is_large
 from mallorn.workers.host.linker import find_c_compiler, link_shared, linker_for
 from mallorn.workers.interfaces.model_compiler import Compiled, Shapes, Untuned
-from mallorn.workers.tvm.cuda.compile_cuda import collect_device_code
 from mallorn.workers.tvm.network.graph_recipes import recipe_steps
 from mallorn.workers.tvm.network.import_onnx_to_relax import import_at_point, load_network
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target, run_steps
+from mallorn.workers.tvm.programs.compiler_kind import compiler_kind
 from mallorn.workers.tvm.records.tuning_database import read_database
 
 NO_COMPILER: Final = (
@@ -131,7 +131,7 @@ def compile_model(
         )
         scheduled_mod = stock.apply_schedules(mods, ranges, steps["after"], tvm_target, scratch)
         link, cores = host_linker(tvm_target, parse_target(target).toolchain), available_cores()
-        with collect_device_code(tvm_target):
+        with compiler_kind(target).compiler(tvm_target):
             build_library(scheduled_mod, out_so, tvm_target, metadata, _cached, link, cores)
         while len(_cached) > 1 and sum(map(len, _cached.values())) > MOST_BYTES:
             del _cached[next(iter(_cached))]  # the oldest
@@ -197,7 +197,7 @@ def import_networks(
 def compile_default(model_path: str, target: str, out_so: str, input_shapes: Shapes) -> Untuned:
     started_sec = time.monotonic()
     tvm_target = as_tvm_target(target)
-    with collect_device_code(tvm_target):
+    with compiler_kind(target).compiler(tvm_target):
         executable = tvm.compile(load_network(model_path, input_shapes, tvm_target).mod, tvm_target)
     embedded = weight_embedding_options(target_architecture(tvm_target)) if is_cpu(tvm_target) else {}
     link = linker_for(parse_target(target).toolchain)

@@ -34,8 +34,8 @@ from mallorn.workers.interfaces.output_comparison import Reference
 from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE, Arguments
 from mallorn.workers.measure.compare_outputs import Array
 from mallorn.workers.tvm.compile.program_evaluator import RunProgram
-from mallorn.workers.tvm.cuda.compile_cuda import collect_device_code
 from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
+from mallorn.workers.tvm.programs.compiler_kind import compiler_kind
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_module
 from mallorn.workers.tvm.programs.program_blocks import blocks_of, tensor_args
 from mallorn.workers.tvm.records.tuning_database import apply_trace
@@ -83,7 +83,7 @@ def replace_special_instructions(mod: Any) -> Any:
 
 def build_whole_program(tir: str, trace: str, target: str, out_so: str) -> None:
     tvm_target = as_tvm_target(target)
-    with collect_device_code(tvm_target):
+    with compiler_kind(target).compiler(tvm_target):
         schedule = apply_trace(parse_module(tir), trace)
         library = tvm.tirx.build(schedule.mod, target=tvm_target)
     library.export_library(out_so, fcompile=linker_for(parse_target(target).toolchain))

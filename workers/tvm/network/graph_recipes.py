@@ -8,14 +8,14 @@ task. Raise `version` with every change of its phases (`graphc/phases.py`).
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from mallorn.core.compute_capability import capability
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import resolve
-from mallorn.core.targets import CUDA, Target
+from mallorn.core.targets import Target
 from mallorn.core.values.graph_report import RecipeStep, StoredRecipe
 from mallorn.graphc.core.pass_registry import OWN_PASSES, Step
-from mallorn.graphc.export.export_checks import FLOAT32, FP16, TF32, precision_of_steps
+from mallorn.graphc.export.export_checks import FLOAT32, precision_of_steps
 from mallorn.graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES
+from mallorn.workers.tvm.network.recipe_kind import RecipeKind
 
 
 def _recipe(name: str, version: int) -> StoredRecipe:
@@ -32,7 +32,7 @@ TUNED: Final = _recipe("tuned", 13)
 DIRECT: Final = _recipe("direct", 12)
 BF16: Final = _recipe("bf16", 9)
 DIRECT_BF16: Final = _recipe("direct-bf16", 8)
-FP16_CPU: Final = _recipe(FP16, 1)
+FP16_CPU: Final = _recipe("fp16", 1)
 TUNED_GPU: Final = _recipe("tuned-gpu", 3)
 FP16_GPU: Final = _recipe("fp16-gpu", 2)
 BF16_GPU: Final = _recipe("bf16-gpu", 2)
@@ -41,42 +41,27 @@ FAST: Final = "relax.transform.FastMathTransform"
 MOST_FAULTY: Final = 3  # faulty parts to search for; if there are more, all parts are left out
 T = TypeVar("T")
 
-_IN_BF16: Final = {TUNED.name: BF16, DIRECT.name: DIRECT_BF16}
-_ON_GPU: Final = {TUNED.name: TUNED_GPU, DIRECT.name: TUNED_GPU, PLAIN.name: PLAIN_GPU}
-_ON_TENSOR_CORES: Final = {
-    FP16: ("float16", FP16_GPU),
-    BF16.name: ("bfloat16", BF16_GPU),
-    TF32: ("tfloat32", TF32_GPU),
+_BY_NAME: Final = {
+    recipe.name: recipe
+    for recipe in (
+        *(PLAIN, PLAIN_GPU, TUNED, DIRECT, BF16, DIRECT_BF16),
+        *(FP16_CPU, TUNED_GPU, FP16_GPU, BF16_GPU, TF32_GPU),
+    )
 }
 
 
 def recipe_for(name: str, target: Target, precision: str = FLOAT32) -> StoredRecipe:
-    """Return the recipe of this name, or its variant for GPUs or rounded factors. Raises
-    UnknownName if there is no such recipe, InvalidRequest if it has no such variant, or if
-    the target's processors do not multiply in this precision."""
+    """Return the recipe of this name, or its variant for the target's hardware or rounded
+    factors. Raises UnknownName if there is no such recipe, InvalidRequest if it has no such
+    variant, or if the target's processors do not multiply in this precision."""
     recipe: StoredRecipe = resolve("recipe", name)
+    kind = target.hardware.part(RecipeKind)
     if precision == FLOAT32:
-        return recipe if target.is_cpu else _ON_GPU.get(recipe.name, recipe)
-    if recipe.name not in _IN_BF16:
+        return _BY_NAME.get(kind.in_float32(recipe.name), recipe)
+    if recipe.name not in (TUNED.name, DIRECT.name):
         hint = f"--recipe tuned --precision {precision}"
         raise InvalidRequest(f"the {recipe.name} recipe computes in float32", hint=hint)
-    if target.is_cpu:
-        if precision == BF16.name:
-            return _IN_BF16[recipe.name]
-        if precision == FP16 and target.toolchain == "aarch64":
-            return FP16_CPU
-        suitable = "GPUs and aarch64" if precision == FP16 else "GPUs"
-        hint = "--precision bf16 or --precision float32"
-        raise InvalidRequest(f"{precision} is for {suitable}", hint=hint)
-    dtype, on_gpu = _ON_TENSOR_CORES[precision]
-    if target.kind != CUDA:
-        message = f"{precision} is for CUDA GPUs, not for {target.kind}"
-        raise InvalidRequest(message, hint="--precision float32")
-    arch = target.attrs["arch"]
-    if dtype not in capability(arch).tensor_core_types:
-        message = f"the tensor cores of {arch} do not multiply {dtype}"
-        raise InvalidRequest(message, hint=f"--precision {FP16}, or a GPU from sm_80 on")
-    return on_gpu
+    return _BY_NAME[kind.rounded(recipe.name, precision, target)]
 
 
 def precision_of(recipe: StoredRecipe) -> str:

@@ -9,12 +9,12 @@ import tvm
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Schedule, Trace
 
-from mallorn.core.errors import InvalidRequest, Unschedulable
+from mallorn.core.errors import Unschedulable
 from mallorn.graphc.core.vector_lanes import lanes_of, sum_registers_of
 from mallorn.graphc.quant.dot_product_function import PAIRS
-from mallorn.workers.tvm.cuda import cuda_rules
 from mallorn.workers.tvm.programs.allowed_programs import HINT, check_program, describe_refusal, read_trace
 from mallorn.workers.tvm.programs.buffer_bounds import check_bounds
+from mallorn.workers.tvm.programs.compiler_kind import compiler_kind
 from mallorn.workers.tvm.programs.tensor_intrinsics import load_intrinsics, load_intrinsics_of
 
 # Another space generator, or another version of our use of it, makes different sketches.
@@ -26,18 +26,10 @@ _SEED: Final = 1
 def parse_tvm_target(target: str) -> Any:
     """Parse a canonical target text to a TVM target, and register its tensor intrinsics."""
     attrs = json.loads(target)
-    load_intrinsics(attrs["kind"], attrs.get("mtriple", ""))
+    load_intrinsics(target)
     if "tag" in attrs:
         del attrs["kind"]  # with a kind, TVM silently ignores the attributes of the tag
     return tvm.target.Target(attrs)
-
-
-def parse_cuda_target(view: str, target: str) -> Any:
-    """Parse a target whose kernels a view describes. Raises InvalidRequest if it is not CUDA."""
-    if (kind := json.loads(target)["kind"]) != "cuda":
-        message = f"the view {view} describes CUDA kernels, and the target is {kind}"
-        raise InvalidRequest(message, hint="choose a cost model that reads another view")
-    return parse_tvm_target(target)
 
 
 def vector_lanes(target: str) -> int:
@@ -86,15 +78,10 @@ def tune_context(tir: str, target: str) -> Any:
 
 @lru_cache(maxsize=64)
 def design_contexts(tir: str, target: str) -> tuple[Any, ...]:
-    """Return the tuning contexts whose space generators make a program's sketches. Those
-    for CUDA allow the larger shared-memory limit, which kernels must opt in to."""
-    tvm_target = parse_tvm_target(target)
-    if tvm_target.kind.name != "cuda":
-        return (tune_context(tir, target),)
-    return tuple(
-        _context(parse_module(tir), cuda_rules.with_opt_in_shared_memory(tvm_target), generator)
-        for generator in cuda_rules.space_generators(tvm_target)
-    )
+    """Return the tuning contexts whose space generators make a program's sketches."""
+    spaces = compiler_kind(target).design_spaces(parse_tvm_target(target))
+    contexts = [_context(parse_module(tir), own_target, generator) for own_target, generator in spaces]
+    return tuple(contexts or [tune_context(tir, target)])
 
 
 def with_rules(context: Any, rules: Sequence[Any]) -> Any:

@@ -1,46 +1,26 @@
 """Register the tensor intrinsics of one target, since importing all takes ten seconds."""
 
 import importlib
-import platform
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+from mallorn.core.registry import list_kinds
 from mallorn.graphc.core.graph_rewriting import stacks_without_sources
+from mallorn.workers.tvm.programs.compiler_kind import CompilerKind, compiler_kind
 
 _PACKAGE: Final = "tvm.s_tir.tensor_intrin"
-# Modules that register instructions and schedule rules that TVM lacks.
-_OURS: Final = {
-    "llvm": (
-        "mallorn.graphc.quant.block_quantized_matmul_function",
-        "mallorn.graphc.tasks.mark_tasks",
-        "mallorn.graphc.conv.fuse_pointwise_into_depthwise",
-        "mallorn.graphc.quant.tile_instructions",
-    ),
-    "cuda": ("mallorn.graphc.matmul.tensor_core_instructions",),
-    "arm_cpu": (
-        "mallorn.graphc.quant.arm_int8_instructions",
-        "mallorn.graphc.quant.arm_fp16_instructions",
-    ),
-    "x86": ("mallorn.graphc.quant.dot_products", "mallorn.graphc.quant.x86_int8_instructions"),
-}
-_BY_KIND: Final = {"cuda": "cuda", "rocm": "rocm", "metal": "metal", "hexagon": "hexagon"}
-_BY_MACHINE: Final = {
-    "x86_64": "x86",
-    "amd64": "x86",
-    "i686": "x86",
-    "aarch64": "arm_cpu",
-    "arm64": "arm_cpu",
-    "armv7l": "arm_cpu",
-    "riscv64": "riscv_cpu",
-}
 
 
-def load_intrinsics(target_kind: str, triple: str = "") -> None:
-    """Register the intrinsics that schedules for a kind of target may use, and keep TVM
-    from importing all others. Call this once per kind, before ``TuneContext`` and TVM's
-    builders. For CPUs, `triple` names the target machine if it is not this one."""
+def load_intrinsics(target: str) -> None:
+    """Register the intrinsics that schedules for a target may use, and keep TVM from importing
+    all others. Call this before ``TuneContext`` and TVM's builders."""
+    _import_modules(compiler_kind(target).intrinsics)
+
+
+def _import_modules(modules: Sequence[str]) -> None:
     if _PACKAGE not in sys.modules:
         import tvm.s_tir
 
@@ -49,17 +29,13 @@ def load_intrinsics(target_kind: str, triple: str = "") -> None:
         package.__package__ = _PACKAGE
         sys.modules[_PACKAGE] = package
         tvm.s_tir.tensor_intrin = package
-    submodule = _BY_KIND.get(target_kind)
-    if target_kind == "llvm":
-        machine = triple.partition("-")[0] or platform.machine()
-        submodule = _BY_MACHINE.get(machine.lower())
-    stock = () if submodule is None else (f"{_PACKAGE}.{submodule}",)
     with stacks_without_sources():
-        for module in dict.fromkeys((*stock, *_OURS.get(target_kind, ()), *_OURS.get(submodule or "", ()))):
+        for module in modules:
             importlib.import_module(module)
 
 
 def load_intrinsics_of(trace: str) -> None:
-    """Register CUDA's intrinsics if a trace names any, for callers without a target."""
-    if "mma_" in trace:  # as in the names of all intrinsics of tensor cores
-        load_intrinsics("cuda")
+    """Register the intrinsics that a trace names, for callers without a target."""
+    for kind in list_kinds():
+        if not kind.runs_on_cores and (compiler := kind.part(CompilerKind)).names_intrinsics(trace):
+            _import_modules(compiler.intrinsics)

@@ -27,6 +27,7 @@ from mallorn.core.targets import Target
 from mallorn.workers.device import session_gateway
 from mallorn.workers.device.detect_host import Identity
 from mallorn.workers.device.device_class import DeviceClass, endpoint_of
+from mallorn.workers.device.device_kind import device_kind, tvm_device_type
 from mallorn.workers.device.random_and_saved_arrays import TimedArguments
 from mallorn.workers.device.rpc_handshake import DEATH_NOTICE, NO_SESSION, UNHEARD
 from mallorn.workers.device.slice_timing_result import SliceTimes
@@ -45,29 +46,6 @@ _SLICE_TIMES: Final = TypeAdapter(SliceTimes)
 _BROKEN: Final = (RuntimeError, AttributeError)
 # Also errors of reading an invalid answer.
 _UNREADABLE: Final = (*_BROKEN, KeyError, TypeError, ValueError)
-# Meanings of CUDA's errors. Only the device says that its GPU is at fault: a candidate can name
-# any error. TVM raises `CUDA Runtime Error: cudaErrorX (n): text` (any call of the runtime, and
-# errors of earlier kernels), `CUDALaunch Error: CUDA_ERROR_X` with the grid and perhaps the
-# kernel's source, and `cuModuleLoadData(...) failed with error: CUDA_ERROR_X`.
-GPU_FAILED: Final = "the GPU or its driver failed"
-TOO_SLOW: Final = "the driver ended its kernel, which took too long"
-_TOO_LARGE: Final = "the GPU refuses the launch: too many threads, registers or bytes of shared memory"
-# Names of the driver's errors (CUDA_ERROR_LAUNCH_FAILED) and the runtime's (cudaErrorAssert).
-_NAMES: Final = {
-    "the GPU has too little free memory for it": "outofmemory memoryallocation",
-    _TOO_LARGE: "launchoutofresources invalidvalue invalidconfiguration",
-    "its code does not load on this GPU": "nobinaryforgpu nokernelimagefordevice invalidimage "
-    "invalidkernelimage invalidsource invalidptx unsupportedptxversion",
-    "its kernel reads or writes where it must not": "illegaladdress misalignedaddress invalidaddressspace",
-    "its kernel crashed": "launchfailed launchfailure illegalinstruction invalidpc hardwarestackerror assert",
-    TOO_SLOW: "launchtimeout",
-    GPU_FAILED: "eccuncorrectable nvlinkuncorrectable contained deviceunavailable devicesunavailable "
-    "nodevice insufficientdriver notinitialized initializationerror systemnotready systemdrivermismatch "
-    "externaldevice unknown",
-}
-_WORDS: Final = {name: words for words, names in _NAMES.items() for name in names.split()}
-# TVM's message, without an error name, if the driver grants a kernel no more than 48 KiB.
-_NO_SHARED_MEMORY: Final = "Failed to set the allowed dynamic shared memory size"
 
 
 class CandidateFailed(Exception):
@@ -102,7 +80,8 @@ class RemoteDevice:
         self, tracker: Address, target: Target, wait_sec: float, like: DeviceClass | None = None
     ) -> None:
         self.session = connect(tracker, tracker_key(target), wait_sec, like)
-        self.kind = "cpu" if target.is_cpu else target.kind
+        self._kind = device_kind(target)
+        self.kind = tvm_device_type(target)
         self.device = self.session.device(self.kind, 0)
         self._functions: dict[str, Callable[..., Any]] = {}
         self._args = TimedArguments(self._empty, partial(self.call, "mallorn.random_fill"))
@@ -234,9 +213,8 @@ class RemoteDevice:
             death = self.find_session_error()  # a session with a broken GPU context ends at the next call
             if death is not None and DEATH_NOTICE not in death:
                 return _device_lost_error(text)
-            if (words := explain_cuda_error(text)) is not None:
-                message = f"{words}: {remove_kernel_source(text)}"
-                return CandidateTimeout(message) if words == TOO_SLOW else CandidateFailed(message)
+            if (error := self._kind.explain_error(text)) is not None:
+                return (CandidateTimeout if error.timed_out else CandidateFailed)(error.message)
             if death is None:
                 return CandidateFailed(text)
             text = death
@@ -270,7 +248,7 @@ class RemoteModel:
         return results
 
     def time_kernels(self, seconds: float) -> dict[str, float]:
-        """Return each kernel's microseconds per run, measured without CUDA graphs."""
+        """Return each kernel's microseconds per run, measured without recorded graphs."""
         if self._kernel_vm is None:
             self._kernel_vm = self._create_machine(uses_graphs=False)
         answer = self._device.call("mallorn.kernel_times", self._kernel_vm.module, self._device.kind, seconds)
@@ -279,9 +257,8 @@ class RemoteModel:
 
     def _create_machine(self, uses_graphs: bool = True) -> VirtualMachine:
         """Return a virtual machine of the model with its inputs. If not `uses_graphs`, it
-        launches even the kernels of CUDA graphs one by one, so that each can be timed."""
-        if self._device.kind == "cuda":
-            self._device.call("mallorn.use_graphs", int(uses_graphs))
+        launches even the kernels of recorded graphs one by one, so that each can be timed."""
+        self._device.call("mallorn.use_graphs", int(uses_graphs))
         machine = VirtualMachine(self._device.session.load_module(self._name), self._device.device)
         machine.set_input(RemoteDevice.entry, *self._args)
         return machine
@@ -361,20 +338,3 @@ def _gateway() -> socket.socket:
     connection = socket.socket(fileno=int(os.environ.pop(session_gateway.GATEWAY_VARIABLE)))
     connection.set_inheritable(False)
     return connection
-
-
-def explain_cuda_error(text: str) -> str | None:
-    """Explain the CUDA error that a TVM message names; return None if it names none."""
-    if _NO_SHARED_MEMORY in text:
-        return _TOO_LARGE
-    names = "".join(c if c.isalnum() or c == "_" else " " for c in remove_kernel_source(text)).split()
-    for name in names:
-        short_name = name.removeprefix("CUDA_ERROR_").removeprefix("cudaError")
-        if short_name != name and (words := _WORDS.get(short_name.replace("_", "").lower())):
-            return words
-    return None
-
-
-def remove_kernel_source(text: str) -> str:
-    """Remove the kernel's source from an error text; TVM appends it if a launch fails."""
-    return text.partition("\n// func_name=")[0]

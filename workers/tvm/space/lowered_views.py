@@ -13,11 +13,10 @@ from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
 from mallorn.core.registry import resolve
 from mallorn.costmodels.views import STATEMENTS
-from mallorn.graphc.export.code_generation import compile_to_library
 from mallorn.searchers.space import Matrix
 from mallorn.workers.features.assembly_views import code_features, executed_features
 from mallorn.workers.interfaces.candidate_compiler import Candidates
-from mallorn.workers.tvm.cuda.cuda_kernel_resources import compile_for_cuda
+from mallorn.workers.tvm.programs.compiler_kind import compiler_kind
 from mallorn.workers.tvm.programs.parsed_program_cache import parse_tvm_target, tune_context
 from mallorn.workers.tvm.space.rebuild_schedule import rebuild
 
@@ -57,11 +56,8 @@ def describe_executed(tir: str, target: str, schedule: Any) -> Matrix:
 
 
 def _generated_code(target: str, schedule: Any) -> str:
-    """Return a schedule's generated code: assembly, or PTX for CUDA."""
-    tvm_target = parse_tvm_target(target)
-    if tvm_target.kind.name == "cuda":
-        return "\n".join(c.ptx for c in compile_for_cuda(_remove_layout_rewrites(schedule), tvm_target).codes)
-    return str(compile_to_library(_remove_layout_rewrites(schedule), tvm_target).inspect_source("asm"))
+    module = _remove_layout_rewrites(schedule)
+    return compiler_kind(target).generated_code(module, parse_tvm_target(target))
 
 
 def _remove_layout_rewrites(schedule: Any) -> Any:

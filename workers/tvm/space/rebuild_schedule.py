@@ -13,8 +13,8 @@ from tvm.tirx import BufferStore, For, ForKind, IterVar, Max, Min, Select
 
 from mallorn.core.values.candidate import SKETCH_FACTS
 from mallorn.graphc.core.graph_rewriting import collect_nodes
-from mallorn.workers.tvm.cuda.cuda_rules import DYNAMIC, can_launch
 from mallorn.workers.tvm.programs.allowed_programs import TraceRefused
+from mallorn.workers.tvm.programs.compiler_kind import compiler_kind
 from mallorn.workers.tvm.programs.parsed_program_cache import (
     TILES,
     design_contexts,
@@ -48,7 +48,8 @@ def _rebuild(tir: str, target: str, trace: str, decisions: tuple[int, ...]) -> A
         bound_trace.apply_to_schedule(schedule, remove_postproc=False)
         schedule.enter_postproc()
         if SKETCH_FACTS in trace:  # our own kinds leave nothing to MetaSchedule's postprocessing
-            return schedule if can_launch(schedule.mod, parse_tvm_target(target)) else None
+            can_run = compiler_kind(target).can_run(schedule.mod, parse_tvm_target(target))
+            return schedule if can_run else None
         is_valid = _postprocess(schedule, tir, target, insts)
     except (ScheduleError, InternalError, TraceRefused):  # TVM's checks fail on some decisions
         return None
@@ -56,12 +57,12 @@ def _rebuild(tir: str, target: str, trace: str, decisions: tuple[int, ...]) -> A
 
 
 def _postprocess(schedule: Any, tir: str, target: str, insts: Sequence[Any]) -> bool:
-    """Apply MetaSchedule's postprocessors, and return whether the schedule is valid. CUDA
-    kernels are checked here, because MetaSchedule's own check treats static and dynamic
+    """Apply MetaSchedule's postprocessors, and return whether the schedule is valid. The kind of
+    hardware checks kernels, because MetaSchedule's own check treats static and dynamic
     shared memory alike and refuses vectors that DLight uses."""
-    tvm_target = parse_tvm_target(target)
+    tvm_target, kind = parse_tvm_target(target), compiler_kind(target)
     is_fixed = not any(map(is_choice, insts))
-    opts_in = tvm_target.kind.name == "cuda" and (is_fixed or any(DYNAMIC in inst.attrs for inst in insts))
+    opts_in = kind.opts_in(insts, is_fixed)
     context = design_contexts(tir, target)[0] if opts_in else tune_context(tir, target)
     omitted: tuple[type, ...] = (VerifyGPUCode,) if opts_in and is_fixed else ()
     # MetaSchedule refuses blocks that all threads of a kernel run, such as DLight's epilogues.
@@ -72,14 +73,9 @@ def _postprocess(schedule: Any, tir: str, target: str, insts: Sequence[Any]) -> 
             return False
         if not isinstance(step, omitted) and not step.apply(schedule):
             return False
-    if tvm_target.kind.name == "llvm" and has_long_extremum(schedule):
+    if kind.limits_extrema and has_long_extremum(schedule):
         return False
-    # Some of these do not lower or exceed the limit of static shared memory. Only they are
-    # checked, since the check takes longer than all other steps.
-    kinds = {inst.kind.name for inst in insts}
-    is_odd = opts_in and ("ReadAt" in kinds or any("shared" in inst.attrs for inst in insts))
-    has_no_tiles = tvm_target.kind.name == "cuda" and not kinds.intersection(TILES)
-    return not (is_odd or has_no_tiles) or can_launch(schedule.mod, tvm_target)
+    return not kind.needs_check(insts, opts_in) or kind.can_run(schedule.mod, tvm_target)
 
 
 def initialize_repeated_sums(schedule: Any) -> bool:

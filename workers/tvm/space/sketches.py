@@ -15,11 +15,10 @@ from tvm.s_tir.schedule import ScheduleError, Trace
 from tvm.tirx import FloatImm, IntImm, IterVar
 
 from mallorn.core.errors import Unschedulable
-from mallorn.core.registry import REGISTRY, resolve
 from mallorn.graphc.core.graph_rewriting import SUGGESTS, inlines_too_much
 from mallorn.searchers.space import Choice, ChoiceKind, Sketch
 from mallorn.workers.subprocesses.errors import MESSAGE_LIMIT
-from mallorn.workers.tvm.cuda import cuda_rules
+from mallorn.workers.tvm.programs.compiler_kind import compiler_kind
 from mallorn.workers.tvm.programs.parsed_program_cache import (
     design_contexts,
     instructions,
@@ -45,7 +44,7 @@ def design_space(tir: str, target: str) -> list[Sketch]:
     try:
         traces = {trace_text(schedule.trace): schedule.trace for schedule in _schedules(tir, target)}
         if not traces:
-            raise Unschedulable("TVM's rules fail, and no kind of CUDA sketch fits the program")
+            raise Unschedulable("TVM's rules fail, and no kind of sketch of ours fits the program")
         samples: Samples = {}
         return [
             Sketch(sketch_key(text), text, choices_of(tir, instructions(tir, text), trace, samples), ordinal)
@@ -57,26 +56,23 @@ def design_space(tir: str, target: str) -> list[Sketch]:
 
 
 def _schedules(tir: str, target: str) -> Iterator[Any]:
-    first, *mma_contexts = design_contexts(tir, target)
+    first, *further_contexts = design_contexts(tir, target)
+    kind = compiler_kind(target)
     try:
         yield from _generate(first)
     except Unschedulable:
-        if first.target.kind.name != "cuda":
+        if not kind.has_own_sketches:
             raise
     # These rules cannot fuse an epilogue of a sum, and MetaSchedule refuses a kernel for it.
-    for context in mma_contexts if blocks_of(parse_module(tir))[-1].reduced else ():
+    for context in further_contexts if blocks_of(parse_module(tir))[-1].reduced else ():
         try:
             for schedule in _generate(context):
-                if cuda_rules.MMA in (text := trace_text(schedule.trace)):
+                if kind.is_of_further_space(text := trace_text(schedule.trace)):
                     instructions(tir, text)
                     yield schedule
         except (ScheduleError, Unschedulable):
             continue  # the instruction does not fit the program's extents or accesses
-    if first.target.kind.name == "cuda":
-        for kind in REGISTRY["cuda_sketch"]:
-            yield from resolve("cuda_sketch", kind)(parse_module(tir), first.target)
-        dlight = cuda_rules.dlight_schedule(parse_module(tir), parse_tvm_target(target))
-        yield from () if dlight is None else (dlight,)
+    yield from kind.own_schedules(parse_module(tir), first.target, parse_tvm_target(target))
 
 
 def _generate(context: Any) -> list[Any]:

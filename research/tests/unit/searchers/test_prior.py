@@ -2,7 +2,8 @@
 
 import pytest
 
-from mallorn.core.values.machine import Machine, assume_typical_cpu, assume_typical_gpu
+from mallorn.core.values.machine import Machine, assume_typical_cpu
+from mallorn.kinds.cuda.typical_gpu import assume_typical_gpu
 from mallorn.searchers.space import Candidate
 from mallorn.searchers.synthetic_space import TILED, SyntheticSpace
 from mallorn.searchers.testing import TinySpace
