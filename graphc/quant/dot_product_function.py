@@ -45,6 +45,11 @@ class DotInstruction:
 
 def register(instruction: DotInstruction) -> None:
     """Register the LLVM function as a tensor intrinsic, and the schedule rule that uses it."""
+    with graph_rewriting.stacks_without_sources():
+        _register(instruction)
+
+
+def _register(instruction: DotInstruction) -> None:
     lanes, terms = instruction.lanes, instruction.terms
     rows, columns = instruction.order_weights(lanes, terms)
     head = f"""

@@ -62,6 +62,7 @@ class Cuda(TargetKind):
     runs_on_cores: ClassVar = False
     drafts_candidates: ClassVar = False
     empties_cache: ClassVar = True
+    instruction_mark: ClassVar = "mma_"  # as in the names of all of tensor cores
     environment: ClassVar = ("CUDA_", "NVIDIA_", "GPU_", "NVCC_")
     packages: ClassVar = tuple(f"nvidia-cuda-{part}>=13,<14" for part in ("cccl", "nvcc", "runtime"))
     dlpack_device: ClassVar = "kDLCUDA"

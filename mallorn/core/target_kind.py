@@ -79,6 +79,8 @@ class TargetKind(ABC):
     drafts_candidates: ClassVar[bool] = True
     #: Whether the cache can be emptied before each run.
     empties_cache: ClassVar[bool] = False
+    #: Part of the names of its own instructions in traces; empty if it has none.
+    instruction_mark: ClassVar[str] = ""
     #: Prefixes of environment variables that its drivers and compilers read.
     environment: ClassVar[Sequence[str]] = ()
     #: Packages, as pip names them, with which stock TVM compiles and runs an export.

@@ -21,7 +21,6 @@ from tests.fixtures.emulated import (
     emulated_device,
     emulated_environment,
     emulated_python,
-    links_for_every_cpu,
 )
 from tests.fixtures.fleet import running_fleet
 from tests.fixtures.service import (
@@ -176,7 +175,7 @@ def test_a_kernel_without_landlock_is_refused_with_the_reason_where_it_is_requir
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    started = start_service(tmp_path, PATH=links_for_every_cpu())
+    started = start_service(tmp_path)
     yield started
     stop_service(started)
 

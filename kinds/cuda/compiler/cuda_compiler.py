@@ -1,35 +1,22 @@
 """How programs are scheduled and compiled for NVIDIA's GPUs."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from importlib import import_module
 from typing import Any, Final
 
 from mallorn.kinds.cuda.compiler import cuda_rules
 from mallorn.kinds.cuda.compiler.compile_cuda import collect_device_code
 from mallorn.kinds.cuda.compiler.cuda_kernel_resources import compile_for_cuda
 from mallorn.kinds.cuda.compiler.cuda_probes import build_cuda_probes
-from mallorn.kinds.cuda.sketches import (
-    cuda_core_products,
-    movers,
-    row_reductions,
-    short_attention,
-    tensor_core_products,
-    vector_products,
-    windows,
-)
 from mallorn.workers.interfaces.hardware_probes import Probe
 from mallorn.workers.tvm.programs.compiler_kind import CompilerKind
 from mallorn.workers.tvm.programs.parsed_program_cache import TILES
 
-#: Our own kinds of schedules, in the order of their sketches.
-SKETCHES: Final[Sequence[Callable[[Any, Any], Iterator[Any]]]] = (
-    tensor_core_products.schedules,
-    vector_products.schedules,
-    row_reductions.schedules,
-    cuda_core_products.schedules,
-    movers.schedules,
-    windows.schedules,
-    short_attention.schedules,
+#: Our own kinds of schedules, in the order of their sketches: modules with a function `schedules`.
+SKETCHES: Final = (
+    *("tensor_core_products", "vector_products", "row_reductions", "cuda_core_products"),
+    *("movers", "windows", "short_attention"),
 )
 
 
@@ -37,9 +24,6 @@ class CudaCompiler(CompilerKind):
     intrinsics = ("tvm.s_tir.tensor_intrin.cuda", "mallorn.kinds.cuda.graph.tensor_core_instructions")
     has_own_sketches = True
     limits_extrema = False
-
-    def names_intrinsics(self, trace: str) -> bool:
-        return "mma_" in trace  # as in the names of all intrinsics of tensor cores
 
     def design_spaces(self, target: Any) -> Sequence[tuple[Any, Any]]:
         """Allow the larger shared-memory limit, which kernels must opt in to."""
@@ -50,8 +34,8 @@ class CudaCompiler(CompilerKind):
         return cuda_rules.MMA in trace
 
     def own_schedules(self, module: Any, space_target: Any, target: Any) -> Iterator[Any]:
-        for schedules in SKETCHES:
-            yield from schedules(module, space_target)
+        for name in SKETCHES:  # imported after `intrinsics`, which would take five times as long here
+            yield from import_module(f"mallorn.kinds.cuda.sketches.{name}").schedules(module, space_target)
         dlight = cuda_rules.dlight_schedule(module, target)
         yield from () if dlight is None else (dlight,)
 

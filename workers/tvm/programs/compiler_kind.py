@@ -22,10 +22,6 @@ class CompilerKind:
     #: Whether its compiler's time grows exponentially with unrolled maxima.
     limits_extrema = True
 
-    def names_intrinsics(self, trace: str) -> bool:
-        """Return whether a trace names its intrinsics, for callers without a target."""
-        return False
-
     def design_spaces(self, target: Any) -> Sequence[tuple[Any, Any]]:
         """Return the targets and space generators that make sketches; none: MetaSchedule's own."""
         return ()

@@ -35,7 +35,7 @@ def _import_modules(modules: Sequence[str]) -> None:
 
 
 def load_intrinsics_of(trace: str) -> None:
-    """Register the intrinsics that a trace names, for callers without a target."""
+    """Register the intrinsics of accelerators that a trace names, for callers without a target."""
     for kind in list_kinds():
-        if not kind.runs_on_cores and (compiler := kind.part(CompilerKind)).names_intrinsics(trace):
-            _import_modules(compiler.intrinsics)
+        if kind.instruction_mark and kind.instruction_mark in trace:
+            _import_modules(kind.part(CompilerKind).intrinsics)
