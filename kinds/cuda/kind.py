@@ -88,7 +88,7 @@ class Cuda(TargetKind):
         completed.pop("tag", None)
         if "arch" not in completed:
             raise InvalidTarget(
-                "a CUDA target needs an architecture; only a machine with a GPU knows `cuda` as a target",
+                "a CUDA target needs an architecture; only a machine with a GPU knows `cuda`",
                 hint=f"--target '{EXAMPLE}'   or   mallorn check --target cuda",
             )
         if is_obsolete(completed["arch"]) or not attrs.keys() >= _LIMITS.keys():

@@ -72,7 +72,7 @@ class TargetKind(ABC):
     rounds_per_device: ClassVar[int] = 1
     #: Candidates of a usual round.
     round_size: ClassVar[int] = 16
-    #: Job options whose defaults differ, as in the API, and the default of `evaluator.min_repeat_ms`.
+    #: Job options with other defaults, and that of `evaluator.min_repeat_ms`.
     default_options: ClassVar[Mapping[str, str]] = {}
     min_repeat_ms: ClassVar[int | None] = None
     #: Whether the roller's model drafts candidates, from which a model of lowered programs chooses.

@@ -13,7 +13,7 @@ from mallorn.workers.interfaces.hardware_probes import Probe
 from mallorn.workers.tvm.programs.compiler_kind import CompilerKind
 from mallorn.workers.tvm.programs.parsed_program_cache import TILES
 
-#: Our own kinds of schedules, in the order of their sketches: modules with a function `schedules`.
+#: Modules of our own kinds of schedules, in the order of their sketches.
 SKETCHES: Final = (
     *("tensor_core_products", "vector_products", "row_reductions", "cuda_core_products"),
     *("movers", "windows", "short_attention"),
@@ -21,7 +21,10 @@ SKETCHES: Final = (
 
 
 class CudaCompiler(CompilerKind):
-    intrinsics = ("tvm.s_tir.tensor_intrin.cuda", "mallorn.kinds.cuda.graph.tensor_core_instructions")
+    intrinsics = (
+        "tvm.s_tir.tensor_intrin.cuda",
+        "mallorn.kinds.cuda.graph.tensor_core_instructions",
+    )
     has_own_sketches = True
     limits_extrema = False
 
@@ -34,8 +37,9 @@ class CudaCompiler(CompilerKind):
         return cuda_rules.MMA in trace
 
     def own_schedules(self, module: Any, space_target: Any, target: Any) -> Iterator[Any]:
-        for name in SKETCHES:  # imported after `intrinsics`, which would take five times as long here
-            yield from import_module(f"mallorn.kinds.cuda.sketches.{name}").schedules(module, space_target)
+        for name in SKETCHES:  # imported late: `intrinsics` are registered faster
+            sketches = import_module(f"mallorn.kinds.cuda.sketches.{name}")
+            yield from sketches.schedules(module, space_target)
         dlight = cuda_rules.dlight_schedule(module, target)
         yield from () if dlight is None else (dlight,)
 
