@@ -171,7 +171,7 @@ def find_kind(attrs: TargetAttrs) -> TargetKind:
     machine = instruction_set(attrs) or platform.machine()
     names = ", ".join(kind.name for kind in list_kinds())
     message = f"no kind of hardware is installed for {machine[:TOLD]}; there are {names}"
-    raise InvalidTarget(message, hint="docs/kinds.md")
+    raise InvalidTarget(message, hint="docs/adr/0129-a-kind-of-hardware-is-one-folder.md")
 
 
 def kind_of_word(text: str) -> TargetKind | None:

@@ -1,0 +1,1 @@
+"""CPUs of the instruction set RISC-V, as an example of a kind of hardware."""
