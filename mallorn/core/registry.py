@@ -143,7 +143,6 @@ def list_kinds() -> Sequence[TargetKind]:
     return [_load(location)() for location in places.values()]
 
 
-@cache
 def locations(seam: str) -> Mapping[str, str]:
     """Return MODULE:CLASS by name: the service's, and what kinds of hardware add."""
     added = (

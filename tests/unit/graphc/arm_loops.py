@@ -50,7 +50,7 @@ def innermost_loops(assembly: str) -> list[list[str]]:
 
 def kernel_assembly(case: Any, dtype: str, text: str) -> str:
     """Return the code of a product's kernel under the first guess, for data of this type."""
-    load_intrinsics("llvm", "aarch64-linux-gnu")
+    load_intrinsics('{"kind":"llvm","mtriple":"aarch64-linux-gnu"}')
     data, kernel, options = case
     if dtype in ("uint8", "int8"):
         mod, change = network(data, random_of("int8", *kernel), dtype, **options), Int8DotProducts()
