@@ -20,7 +20,7 @@ from typing import Any, Final
 import tvm
 
 from mallorn.core.errors import HostFault
-from mallorn.core.targets import parse_target
+from mallorn.core.targets import NATIVE, parse_target
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe, TensorSpec
 from mallorn.core.values.manifest import RECORDS, Manifest
@@ -59,7 +59,7 @@ Networks = tuple[dict[str, tvm.IRModule], list[TensorSpec], list[TensorSpec]]
 _latest_networks: dict[tuple[str, int, str, str], Networks] = {}  # at most one
 
 
-def host_linker(target: Any, instruction_set: str) -> Link:
+def host_linker(target: Any, instruction_set: str = NATIVE) -> Link:
     """Return `link_shared` for the target's CPU, which also compiles C sources, if it can.
     Raises HostFault if this host has no C compiler for a target with another CPU."""
     try:
