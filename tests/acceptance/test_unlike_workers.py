@@ -127,7 +127,7 @@ def test_each_job_is_done_by_workers_that_fit_and_no_round_is_given_back(
         gpu = submit(target=GPU, trials=8)
         wait_for(seldom(partial(has_measured, first)), "a round of the first job", JOB_SEC)
         first.pause()
-        lack = [f"{row.id} lacks a linker for aarch64" for row in fleet.workers(client).values()]
+        lack = [f"{row.id} lacks zig for aarch64" for row in fleet.workers(client).values()]
         wait_for(seldom(partial(says, arm, *lack)), "the lack", 60)
 
         fleet.start_other_image()
