@@ -17,8 +17,7 @@ from mallorn.client.onnx_export import find_model_file
 from mallorn.core.errors import HostFault, InvalidModel, MallornError, StorageFull
 from mallorn.core.installation import MissingPackage, missing_package
 from mallorn.core.target_kind import TargetKind
-from mallorn.core.targets import LOCAL, Target
-from mallorn.core.targets import NATIVE as HOST_CPU
+from mallorn.core.targets import LOCAL, NATIVE, Target
 from mallorn.stack.supervised_process import search_path
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 LEAST_FREE_BYTES: Final = 256 << 20
 CPUS: Final = Path("/sys/devices/system/cpu")
 SLOW: Final = 0.85  # share of the fastest core's clock; a CPU's preferred cores differ by less
-NATIVE: Final = ("tvm", "onnx", "onnxruntime", "xgboost")  # packages that load shared libraries
+LINKED: Final = ("tvm", "onnx", "onnxruntime", "xgboost")  # packages that load shared libraries
 MISSING_LIBRARY: Final = ": cannot open shared object file"  # after the name that the loader looked for
 #: Packages of Debian and Ubuntu by shared library.
 DEBIAN_PACKAGES: Final = {
@@ -56,7 +55,7 @@ def run_check(name: str, check: Callable[[], str], necessary: bool = True) -> Fi
         return Finding(name, False, error.message, error.hint, necessary)
 
 
-def check_linker(toolchain: str = HOST_CPU) -> str:
+def check_linker(toolchain: str = NATIVE) -> str:
     """Link a library as a test, by default for this host's CPU; then also say how other CPUs'
     are linked. Raises HostFault if that fails."""
     from mallorn.workers.host.linker import check_linking
@@ -67,14 +66,14 @@ def check_linker(toolchain: str = HOST_CPU) -> str:
     try:
         with TemporaryDirectory(prefix="mallorn-check-") as folder:
             words = f"{check_linking(Path(folder), toolchain)} makes shared libraries"
-            return f"{words}; {describe_cross_linkers()}" if toolchain == HOST_CPU else words
+            return f"{words}; {describe_cross_linkers()}" if toolchain == NATIVE else words
     finally:
         os.environ["PATH"] = old_path
 
 
 def check_shared_libraries() -> str:
     """Import each installed package with native code in a child process. Raises HostFault if one fails."""
-    commands = {name: [sys.executable, "-c", f"import {name}"] for name in NATIVE if find_spec(name)}
+    commands = {name: [sys.executable, "-c", f"import {name}"] for name in LINKED if find_spec(name)}
     imports = {name: Popen(command, stderr=PIPE, text=True) for name, command in commands.items()}
     errors = {name: process.communicate()[1] for name, process in imports.items()}
     for name, error in errors.items():
@@ -86,7 +85,7 @@ def check_shared_libraries() -> str:
             raise HostFault(f"{name} does not load: this machine lacks {library}", hint=hint)
         if imports[name].returncode:
             raise HostFault(f"{name} does not load: {reason}", hint=f"python -c 'import {name}'")
-    return f"those of {', '.join(errors)} load" if errors else f"none of {', '.join(NATIVE)} is installed"
+    return f"those of {', '.join(errors)} load" if errors else f"none of {', '.join(LINKED)} is installed"
 
 
 def check_free_space(data: Path) -> str:

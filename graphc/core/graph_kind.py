@@ -6,6 +6,7 @@ folders `graph` of the kinds of hardware.
 
 import importlib
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Final
 
@@ -33,24 +34,22 @@ class GraphKind:
         """Register the instructions that tuning records name."""
 
 
-def graph_kind(tvm_kind: str) -> GraphKind:
-    """Return what the graph compiler does for targets of this kind of TVM."""
-    place = KINDS.get(tvm_kind) or _of_packages().get(tvm_kind)
-    return GraphKind() if place is None else _load(place)
-
-
-def all_graph_kinds() -> list[GraphKind]:
-    return [_load(place) for place in (_of_packages() | KINDS).values()]
-
-
-def _of_packages() -> dict[str, str]:
-    return {entry.name: entry.value for entry in entry_points(group="mallorn.graph_kind")}
+@cache  # looking for packages takes milliseconds, and each compilation asks
+def graph_kinds() -> Mapping[str, GraphKind]:
+    """Return the kinds that differ from a CPU, by TVM's kind of target."""
+    packages = {entry.name: entry.value for entry in entry_points(group="mallorn.graph_kind")}
+    return {tvm_kind: _load(place) for tvm_kind, place in (packages | KINDS).items()}
 
 
 def _load(place: str) -> GraphKind:
     module, _, name = place.partition(":")
     kind: GraphKind = getattr(importlib.import_module(module), name)()
     return kind
+
+
+def graph_kind(tvm_kind: str) -> GraphKind:
+    """Return what the graph compiler does for targets of this kind of TVM."""
+    return graph_kinds().get(tvm_kind) or GraphKind()
 
 
 def graph_kind_of(target: Any) -> GraphKind:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypedDict, cast
 
-from mallorn.graphc.core.graph_kind import all_graph_kinds
+from mallorn.graphc.core.graph_kind import graph_kinds
 
 Step = TypedDict(
     "Step", {"pass": str, "call": str, "args": list[Any], "optional": bool, "left_out": str}, total=False
@@ -19,9 +19,9 @@ NOT_IN_RECIPES = frozenset(
         "RunCodegen",
     )
 )
-# Folder and module of each pass that TVM lacks, by the name that recipes, manifests, reports and users
+# Folder and module of each of our passes, by the name that recipes, manifests, reports and users
 # give it. Its class has the same name in CamelCase: WrapExternCalls is "wrap_extern_calls".
-OWN_PASSES = {
+_FILES = {
     "bf16_dot_products": "quant.dot_products",
     "fp16_dot_products": "quant.dot_products",
     "cancel_transposes": "layout.transposes",
@@ -70,12 +70,14 @@ OWN_PASSES = {
     "vectorize_softmax_and_layer_norm": "norm.vectorize_softmax_and_layer_norm",
     "wrap_extern_calls": "tasks.mark_tasks",
 }
-OWN_PASSES = {name: f"mallorn.graphc.{place}" for name, place in OWN_PASSES.items()}
-OWN_PASSES |= {name: place for kind in all_graph_kinds() for name, place in kind.passes.items()}
+# Module of each pass that TVM lacks; kinds of hardware have passes of their own.
+OWN_PASSES = {name: f"mallorn.graphc.{file}" for name, file in _FILES.items()}
+for _kind in graph_kinds().values():
+    OWN_PASSES |= _kind.passes
 # MODULE:NAME of what makes arguments of passes, and of a rule of TVM that another replaces.
 ARGUMENTS = {
     "vector_lanes": "mallorn.graphc.core.vector_lanes:lanes",
-    **{name: place for kind in all_graph_kinds() for name, place in kind.replaced_rules.items()},
+    **{name: rule for kind in graph_kinds().values() for name, rule in kind.replaced_rules.items()},
 }
 # Passes that run after a pass, as part of the same step of a recipe.
 FOLLOWED_BY: Mapping[str, str] = {

@@ -15,15 +15,18 @@ def missing_tools() -> Mapping[str, str]:
     """Return by toolchain what this host lacks to build with it; empty: nothing."""
     accelerators = [kind for kind in list_kinds() if not kind.runs_on_cores]
     lacks = {kind.name: kind.part(BuilderKind).missing_tools() for kind in accelerators}
-    others = {name: _missing_linker(name) for name in EMULATIONS if name != platform.machine()}
-    return {NATIVE: "", platform.machine(): "", **lacks, **others}
+    return {NATIVE: "", platform.machine(): "", **lacks, **other_instruction_sets()}
+
+
+def other_instruction_sets() -> Mapping[str, str]:
+    """Return what this host lacks to link for each instruction set but its own; empty: nothing."""
+    return {name: _missing_linker(name) for name in EMULATIONS if name != platform.machine()}
 
 
 def describe_cross_linkers() -> str:
     """Return which linker this host uses for each other instruction set, or what installs one."""
-    others = [name for name in EMULATIONS if name != platform.machine()]
-    lacks = {name: _missing_linker(name) for name in others}
-    words = {name: f"needs {lacks[name]}" if lacks[name] else link_command(name)[0] for name in others}
+    others = other_instruction_sets().items()
+    words = {name: f"needs {lacks}" if lacks else link_command(name)[0] for name, lacks in others}
     return "; ".join(f"{name}: {text}" for name, text in words.items())
 
 

@@ -10,8 +10,9 @@ from typing import Final
 
 from mallorn.core.errors import MallornError
 from mallorn.core.os_errors import explain_os_error
+from mallorn.core.targets import NATIVE
 from mallorn.workers.host.linker import check_linking, raise_if_disk_unusable
-from mallorn.workers.process.toolchains import missing_tools
+from mallorn.workers.process.toolchains import other_instruction_sets
 from mallorn.workers.subprocesses.shutdown import STOP
 
 FIRST_REST_SEC: Final = 5.0
@@ -68,7 +69,8 @@ def find_host_fault(tunes: bool) -> MallornError | None:
         with TemporaryDirectory(prefix="mallorn-check-", ignore_cleanup_errors=True) as folder:
             raise_if_disk_unusable(Path(folder))
             if tunes:
-                for instruction_set in (name for name, lack in missing_tools().items() if not lack):
+                others = other_instruction_sets().items()
+                for instruction_set in (NATIVE, *(name for name, lacks in others if not lacks)):
                     check_linking(Path(folder), instruction_set)
     except MallornError as error:
         return error

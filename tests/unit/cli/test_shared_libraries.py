@@ -15,7 +15,7 @@ def needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package `needy` that runs what is written into the file."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(host_checks, "NATIVE", ("needy", "absent"))
+    monkeypatch.setattr(host_checks, "LINKED", ("needy", "absent"))
     return tmp_path / "needy.py"
 
 
