@@ -27,6 +27,7 @@ from mallorn.graphc.core.graph_kind import graph_kind_of
 from mallorn.graphc.core.pass_registry import Step
 from mallorn.graphc.export import export_checks
 from mallorn.graphc.export.compare_with_onnxruntime import errors_against_onnxruntime
+from mallorn.graphc.export.cpu_features import FIELDS
 from mallorn.graphc.export.library_metadata import required_cpu_features
 from mallorn.graphc.fold.constants import Constants
 from mallorn.graphc.onnx import fold_shapes, inline_functions, rewrite_unsupported_forms, widen_16bit_floats
@@ -297,7 +298,9 @@ def why_it_cannot_run(target: Any) -> str:
     triple, mcpu = (str(target.attrs.get(name, "")) for name in ("mtriple", "mcpu"))
     if triple and triple.partition("-")[0] != llvm_get_system_triple().partition("-")[0]:
         return f"the schedules are for {triple}, and this machine is {platform.machine()}"
-    cpuinfo = PROCESSORS.read_text() if PROCESSORS.is_file() else ""
-    flags = next((line.partition(":")[2] for line in cpuinfo.splitlines() if line.startswith("flags")), "")
-    lacking = [name for name in required_cpu_features(target) if flags and name not in flags.split()]
-    return f"the schedules are for {mcpu}; this processor lacks {', '.join(lacking)}" if lacking else ""
+    cpuinfo, field = PROCESSORS.read_text() if PROCESSORS.is_file() else "", FIELDS.get(platform.machine())
+    lines = [line.partition(":") for line in cpuinfo.splitlines()]
+    flags = next((words.split() for name, _, words in lines if name.strip() == field), [])
+    lacking = [name for name in required_cpu_features(target) if flags and name not in flags]
+    lack = f"the schedules are for {mcpu or triple}; this processor lacks {', '.join(lacking)}"
+    return lack if lacking else ""

@@ -21,5 +21,6 @@ ARM = {
     "neon": "asimd", "fullfp16": "asimdhp", "dotprod": "asimddp", "lse": "atomics", "bf16": "bf16",
     "i8mm": "i8mm", "fp16fml": "asimdfhm", "sve": "sve", "sve2": "sve2", "sme": "sme",
 }  # fmt: skip
-# By architecture.
+# By architecture: the flags, and the field of /proc/cpuinfo that lists them.
 FLAGS = {"x86_64": X86, "aarch64": ARM}
+FIELDS = {"x86_64": "flags", "aarch64": "Features"}

@@ -13,7 +13,7 @@ from mallorn.core.errors import InvalidTarget, Unavailable
 from mallorn.core.host_id import host_id
 from mallorn.core.installation import python_path
 from mallorn.core.targets import Target, parse_target
-from mallorn.graphc.export.cpu_features import ARM, X86
+from mallorn.graphc.export.cpu_features import ARM, FIELDS, X86
 from mallorn.workers.device.cpu_speed_limits import CpuFacts, cpu_info, describe_cpus
 from mallorn.workers.host.host_lock import lock_identity
 from mallorn.workers.sandbox.sandbox import allowed_environment
@@ -28,7 +28,6 @@ cpu = str(codegen.llvm_get_system_cpu())
 print(cpu, *codegen.llvm_get_cpu_features(Target({"kind": "llvm", "mcpu": cpu})))
 """
 HIDE_TORCH = "from mallorn.workers.subprocesses.hide_torch import hide_torch\nhide_torch()\n"
-FLAGS_FIELDS: Final = {X86_64: "flags", AARCH64: "Features"}  # in /proc/cpuinfo
 SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 X86_LEVELS = (
     ("x86-64-v4", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
@@ -84,7 +83,7 @@ def detect_target() -> Target:
     """Return this host's CPU target, with as many cores as this process may use."""
     cpu = cpu_info()
     machine = os.uname().machine
-    flags = usable_flags(cpu, FLAGS_FIELDS.get(machine, "flags"))
+    flags = usable_flags(cpu, FIELDS.get(machine, "flags"))
     # The program fails if only TVM's runtime is installed; LLVM calls an unknown CPU "generic".
     mcpu, *llvm_features = run_with_tvm(LLVM_CPU_PROGRAM).stdout.split() or ["generic"]
     features = set(llvm_features)

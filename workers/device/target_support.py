@@ -8,7 +8,7 @@ from typing import Final
 
 from mallorn.core.errors import InvalidTarget
 from mallorn.core.targets import LOCAL, Target, kind_of_word, parse_target
-from mallorn.graphc.export.cpu_features import ARCHITECTURES, FLAGS
+from mallorn.graphc.export.cpu_features import ARCHITECTURES, FIELDS, FLAGS
 from mallorn.workers.device import detect_host
 from mallorn.workers.device.cpu_speed_limits import cpu_info
 from mallorn.workers.device.device_kind import DeviceKind, device_kind
@@ -72,7 +72,7 @@ def find_unsupported_reason(target: Target, required: Mapping[str, str] | None =
         if unknown := sorted(set(_mattr_features(target, "+")) - set(llvm["features"])):
             return f"LLVM knows no feature {unknown[0]}"
         required = needed_flags(target, llvm["features"], host_machine)
-    field = detect_host.FLAGS_FIELDS.get(host_machine)
+    field = FIELDS.get(host_machine)
     host_flags = set() if field is None else detect_host.usable_flags(cpu_info(), field)
     lacking = sorted(name for name, flag in required.items() if flag not in host_flags)
     return f"its CPU lacks {', '.join(lacking[:4])}" if lacking else ""

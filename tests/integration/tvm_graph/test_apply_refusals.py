@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tvm
 
 from mallorn.core.values.manifest import RECORDS
 from mallorn.graphc.export import apply_schedules_main, compile_network
@@ -129,6 +130,19 @@ def test_a_processor_that_lacks_an_instruction_may_compile_and_does_not_run(
     library = exported / "model.so"
     assert report(mlp.path, "-o", str(library), "--allow-missing")["latency_ms"] is None
     assert library.is_file()
+
+
+def test_a_board_without_an_instruction_of_the_target_is_refused_by_the_features_of_its_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    features = ("+neon", "+dotprod", "+i8mm")
+    target = tvm.target.Target({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mattr": [*features]})
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\nFeatures\t: fp asimd asimddp\n\nHardware\t: a board\n")
+    monkeypatch.setattr(compile_network, "PROCESSORS", tmp_path / "cpuinfo")
+    monkeypatch.setattr(compile_network.platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(compile_network, "llvm_get_system_triple", lambda: "aarch64-unknown-linux-gnu")
+    reason = compile_network.why_it_cannot_run(target)
+    assert reason == "the schedules are for aarch64-linux-gnu; this processor lacks i8mm"
 
 
 def test_a_processor_of_another_kind_is_named(mlp: Any, exported: Path, refusal: Callable[..., str]) -> None:
