@@ -1,4 +1,4 @@
-"""The assembly of exported schedules: what innermost loops spill, and what multiplies in them."""
+"""The assembly of exported schedules: vector registers that innermost loops spill, and what multiplies."""
 
 import json
 from collections import Counter
@@ -17,6 +17,7 @@ from mallorn.workers.features.instruction_sets import instruction_set
 from mallorn.workers.tvm.programs.tensor_intrinsics import load_intrinsics
 
 HOTTEST: Final = 10
+_VECTOR: Final = "q"  # what AArch64 calls a register of 128 bits where it is loaded and stored
 _MULTIPLY: Final = ("fmla", "fmlal", "fmlal2", "sdot", "udot", "usdot", "smmla", "ummla", "usmmla")
 
 
@@ -38,8 +39,10 @@ def _describe(record: Any, target: Any) -> dict[str, Any]:
     text = str(compile_to_library(schedule.mod, target).inspect_source("asm"))
     isa = instruction_set(target.kind.name, text)
     inner = [each for function in functions_of(text) for each in function.instructions if each.innermost]
+    stack = [each for each in inner if isa.uses_stack(each) and each.operands.startswith(_VECTOR)]
     return {
         "operations": float(estimate_tir_flops(record.workload.mod)),
-        "spills": sum(isa.uses_stack(each) for each in inner),
+        "spills": sum(each.mnemonic.startswith("st") for each in stack),
+        "reloads": sum(each.mnemonic.startswith("ld") for each in stack),
         "products": dict(Counter(each.mnemonic for each in inner if each.mnemonic in _MULTIPLY)),
     }
