@@ -26,7 +26,7 @@ from functools import partial
 from multiprocessing import Pool
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 from onnx import ModelProto
 
@@ -137,13 +137,22 @@ def compile_case(network: str, target: str, has_texts: bool = True) -> Compiled:
         name = task.key[:_DIGITS]
         compiled.weights[name] = task.weight
         if has_texts:
-            parts = {"program": parse_module(task.tir).script(), **_first_guess(task.tir, parsed)}
+            parts = {"program": parse_module(task.tir).script(), **_texts_of_guess(task.tir, parsed)}
             compiled.texts |= {f"{name} {part}": text for part, text in parts.items()}
     return compiled
 
 
-def _first_guess(tir: str, target: Target) -> Texts:
+def _texts_of_guess(tir: str, target: Target) -> Texts:
     """Return the decisions of the first valid guess, and the code that is generated for it."""
+    if (found := compile_first_guess(tir, target)) is None:
+        return {}
+    decisions, library = found
+    code = "".join(module.inspect_source() for module in library.imports or [library])
+    return {"guess": json.dumps(decisions, indent=1), "code": _number_addresses(code)}
+
+
+def compile_first_guess(tir: str, target: Target) -> tuple[list[Any], Any] | None:
+    """Return the trace and the decisions of the first valid guess, and its library; None without one."""
     lanes, registers = (
         (vector_lanes(target.text), sum_registers(target.text)) if target.runs_on_cores else (1, 0)
     )
@@ -155,12 +164,8 @@ def _first_guess(tir: str, target: Target) -> Texts:
             check_schedule(schedule.mod)  # records of what it refuses cannot be read
             # As CUDA C, which no toolkit compiles here; the part for the host depends on the host.
             library = compile_to_library(schedule.mod, parse_tvm_target(target.text))
-            code = "".join(module.inspect_source() for module in library.imports or [library])
-            return {
-                "guess": json.dumps([json.loads(trace), guess.decisions], indent=1),
-                "code": _number_addresses(code),
-            }
-    return {}
+            return [json.loads(trace), guess.decisions], library
+    return None
 
 
 def _number_addresses(code: str) -> str:

@@ -63,9 +63,13 @@ def main() -> None:
             print(_line(name, board, cells[f"{name}_{board}"]))
 
 
+def target_of(board: str) -> dict[str, Any]:
+    """Return the target that names no processor, only its instructions."""
+    return {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mattr": [*BOARDS[board][0]], "num-cores": 1}
+
+
 def _run_jobs(board: str, names: list[str], trials: int, folder: Path, cells: Cells) -> None:
-    features, cpu = BOARDS[board]
-    target = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mattr": [*features], "num-cores": 1}
+    target, cpu = target_of(board), BOARDS[board][1]
     (folder / "board").mkdir()
     with fresh_stack(folder / "data") as stack:
         data = DataDir(folder / "data")

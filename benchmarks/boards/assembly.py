@@ -37,11 +37,15 @@ def _describe(record: Any, target: Any) -> dict[str, Any]:
     schedule = Schedule(record.workload.mod)
     record.trace.apply_to_schedule(schedule, remove_postproc=False)
     text = str(compile_to_library(schedule.mod, target).inspect_source("asm"))
-    isa = instruction_set(target.kind.name, text)
+    return {"operations": float(estimate_tir_flops(record.workload.mod)), **describe_assembly(text)}
+
+
+def describe_assembly(text: str) -> dict[str, Any]:
+    """Return how often innermost loops store and load vector registers on the stack, and their products."""
+    isa = instruction_set("llvm", text)
     inner = [each for function in functions_of(text) for each in function.instructions if each.innermost]
     stack = [each for each in inner if isa.uses_stack(each) and each.operands.startswith(_VECTOR)]
     return {
-        "operations": float(estimate_tir_flops(record.workload.mod)),
         "spills": sum(each.mnemonic.startswith("st") for each in stack),
         "reloads": sum(each.mnemonic.startswith("ld") for each in stack),
         "products": dict(Counter(each.mnemonic for each in inner if each.mnemonic in _MULTIPLY)),

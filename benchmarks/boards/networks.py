@@ -22,7 +22,7 @@ class Network:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _built(build: Callable[[int], ModelProto]) -> Callable[[Path], object]:
+def built(build: Callable[[int], ModelProto]) -> Callable[[Path], object]:
     return lambda path: path.write_bytes(build(0).SerializeToString(deterministic=True))
 
 
@@ -34,10 +34,10 @@ def _mlp_of_any_batch(path: Path) -> None:
 
 
 NETWORKS: Final[Mapping[str, Network]] = {
-    "squeeze": Network(_built(DEVELOPMENT["squeeze"])),
-    "recurrent": Network(_built(HELD_OUT["recurrent"])),
-    "picture-int8": Network(_built(QUANTISED["picture-int8"])),
-    "words-int8": Network(_built(QUANTISED["words-int8"])),
+    "squeeze": Network(built(DEVELOPMENT["squeeze"])),
+    "recurrent": Network(built(HELD_OUT["recurrent"])),
+    "picture-int8": Network(built(QUANTISED["picture-int8"])),
+    "words-int8": Network(built(QUANTISED["words-int8"])),
     "decoder": Network(write_decoder, {"dynamic": {"sequence": [1, 8], "past": [0, 64]}}),
     "mlp-range": Network(_mlp_of_any_batch, {"dynamic": {"batch": [1, 64]}}),
 }
