@@ -81,7 +81,7 @@ class Coordinator(FastAPI):
 
 def create_app(settings: Settings) -> FastAPI:
     """Return the ASGI app. Raises InvalidRequest for an empty or malformed allow-list."""
-    provider = Provider.of(settings)
+    provider = Provider(settings) if settings.oidc_issuer else None
     parts = AppParts.from_settings(settings)
     app = Coordinator(
         title="Mallorn",
