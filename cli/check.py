@@ -12,7 +12,6 @@ from mallorn.cli import host_checks as checks
 from mallorn.cli.doctor_checks.findings import Finding, print_findings
 from mallorn.cli.host_checks import run_check
 from mallorn.cli.terminal.job_options import ShapeOption, TargetOption, parse_input_shape
-from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import Address, JsonOption, client
 from mallorn.client.onnx_export import find_model_file
 from mallorn.core.errors import InvalidTarget, NoDevice
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from mallorn.workers.interfaces.model_compiler import ModelCompiler
 
 
-@expand_option_groups
 def check(
     model: Annotated[Path | None, typer.Argument(metavar="[MODEL]", help="An ONNX file.")] = None,
     target: TargetOption = LOCAL,

@@ -6,7 +6,6 @@ from typing import Annotated, Final, cast
 import typer
 
 from mallorn.cli.find_client_and_job import open_reader
-from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import (
     Address,
     JsonOption,
@@ -42,7 +41,6 @@ ModelArgument = Annotated[
 TargetOption = Annotated[str | None, typer.Option("--target", help="Only models for this target.")]
 
 
-@expand_option_groups
 def list_models(
     family: Annotated[str | None, typer.Option(help="Only models of this family.")] = None,
     target: TargetOption = None,
@@ -60,7 +58,6 @@ def list_models(
     print_rows(rows, COLUMNS, as_json, NONE_YET)
 
 
-@expand_option_groups
 def show(
     model: ModelArgument, target: TargetOption = None, as_json: JsonOption = False, *, place: Place
 ) -> None:
@@ -89,7 +86,6 @@ def show(
     stdout().print(fact_table("MODEL", version.full_name, facts))
 
 
-@expand_option_groups
 def activate(
     model: ModelArgument, target: TargetOption = None, as_json: JsonOption = False, *, address: Address
 ) -> None:
@@ -106,7 +102,6 @@ def _say_active(version: CostModelVersion, as_json: bool) -> None:
     print_note("new rounds use it; rounds that have begun keep theirs, and later versions are kept")
 
 
-@expand_option_groups
 def rollback(
     model: Annotated[
         str,

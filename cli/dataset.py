@@ -13,7 +13,7 @@ from mallorn.cli.find_client_and_job import open_reader
 from mallorn.cli.run_service_part import require_packages
 from mallorn.cli.terminal import output
 from mallorn.cli.terminal.lazy_commands import LazyGroup
-from mallorn.cli.terminal.option_groups import command_group, expand_option_groups
+from mallorn.cli.terminal.option_groups import command_group
 from mallorn.cli.terminal.progress_bars import bar
 from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.outcomes import Outcome
@@ -71,7 +71,6 @@ app = command_group("Show the dataset and its records, freeze it, export it, imp
 
 
 @app.command()
-@expand_option_groups
 def stats(place: DatasetPlace, as_json: output.JsonOption = False, *, address: output.Address) -> None:
     """Count measurements by target, operator, model and outcome, and day by day.
 
@@ -90,7 +89,6 @@ def stats(place: DatasetPlace, as_json: output.JsonOption = False, *, address: o
 
 
 @app.command()
-@expand_option_groups
 def snapshot(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="Its name; default: list all snapshots.")
@@ -124,7 +122,6 @@ def snapshot(
 
 
 @app.command()
-@expand_option_groups
 def export(
     out: Annotated[Path, typer.Argument(metavar="DIR", help="A directory that does not exist yet.")],
     snapshot_name: SnapshotOption = None,
@@ -207,7 +204,6 @@ def print_statistics(statistics: DatasetStats, as_json: bool) -> None:
 
 
 @app.command()
-@expand_option_groups
 def records(
     job: Annotated[str | None, typer.Option(help="Only measurements of this job.")] = None,
     workload: Annotated[str | None, typer.Option(help="Only measurements of this workload key.")] = None,

@@ -9,7 +9,6 @@ import typer
 
 from mallorn.cli.dataset_options import DatasetPlace, dataset
 from mallorn.cli.run_service_part import require_packages
-from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JsonOption, print_json, print_note, stdout
 from mallorn.cli.terminal.progress_bars import bar
 from mallorn.core.errors import NotFound
@@ -56,7 +55,6 @@ class ImportTally:
             print_note(f"... and {self.bad_lines - len(self.problems)} bad lines more")
 
 
-@expand_option_groups
 def import_datasets(
     paths: Annotated[
         list[Path],

@@ -8,7 +8,7 @@ import typer
 
 from mallorn.cli.dataset_options import DAY, to_seconds
 from mallorn.cli.terminal import output
-from mallorn.cli.terminal.option_groups import command_group, expand_option_groups
+from mallorn.cli.terminal.option_groups import command_group
 from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS
 from mallorn.core.values.fleet import (
     DeviceMachine,
@@ -44,7 +44,6 @@ _WORDS: Final = ("full", "off")
 
 
 @app.command("list")
-@expand_option_groups
 def devices(as_json: output.JsonOption = False, *, address: output.Address) -> None:
     """List the devices that measure."""
     with output.client(*address) as api:
@@ -61,7 +60,6 @@ def devices(as_json: output.JsonOption = False, *, address: output.Address) -> N
 
 
 @app.command()
-@expand_option_groups
 def withdraw(
     device: Annotated[str, typer.Argument(metavar="DEVICE", help="Its name, as the list shows it.")],
     since: Annotated[
@@ -100,7 +98,6 @@ def describe_withdrawn(withdrawn: Withdrawn) -> str:
     )
 
 
-@expand_option_groups
 def workers(*, as_json: output.JsonOption = False, address: output.Address) -> None:
     """List the workers that search, build and drive devices."""
     with output.client(*address) as api:

@@ -10,14 +10,12 @@ import typer
 
 from mallorn.cli.doctor_checks.findings import Finding, print_findings
 from mallorn.cli.host_checks import check_free_space, check_linker, check_shared_libraries, run_check
-from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import Address, JsonOption, client
 from mallorn.core.errors import Conflict
 from mallorn.core.settings import Settings
 from mallorn.stack.data_directory import DataDir, DataDirInUse
 
 
-@expand_option_groups
 def doctor(
     data: Annotated[
         Path | None, typer.Option("--data", help="Where the service keeps its data.  [MALLORN_DATA_DIR]")

@@ -11,7 +11,6 @@ import typer
 
 from mallorn.cli.find_client_and_job import find_job, open_reader
 from mallorn.cli.terminal import output
-from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.client.progress_lines import describe_activity
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.outcomes import Outcome
@@ -31,7 +30,6 @@ DIFFERENT: Final = ("search", "cost_model", "sampler", "stopping", "policy", "fa
 Line = list[str]  # a fact's name, and its value for each job
 
 
-@expand_option_groups
 def explain(
     job: output.NewestJobArgument = None,
     task: TaskOption = None,
@@ -74,7 +72,6 @@ def explain(
         console.print(line)
 
 
-@expand_option_groups
 def compare(
     jobs: Annotated[list[str], typer.Argument(metavar="JOB JOB...", help="The ids of two or more jobs.")],
     as_json: output.JsonOption = False,
@@ -143,7 +140,6 @@ def _latencies(fact: str, values: Sequence[float | None], trials: Sequence[int |
     return [fact, *texts]
 
 
-@expand_option_groups
 def report(
     job: output.NewestJobArgument = None,
     out: Annotated[

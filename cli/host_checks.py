@@ -56,8 +56,8 @@ def run_check(name: str, check: Callable[[], str], necessary: bool = True) -> Fi
 
 
 def check_linker(toolchain: str = NATIVE) -> str:
-    """Link a library as a test, by default for this host's CPU; then also say how other CPUs'
-    are linked. Raises HostFault if that fails."""
+    """Link a library as a test, by default for this host's CPU; then also say how other
+    CPUs' are linked. Raises HostFault if that fails."""
     from mallorn.workers.host.linker import check_linking
     from mallorn.workers.process.toolchains import describe_cross_linkers
 

@@ -6,7 +6,7 @@ import typer
 
 from mallorn.cli.find_client_and_job import open_reader
 from mallorn.cli.terminal import output
-from mallorn.cli.terminal.option_groups import command_group, expand_option_groups
+from mallorn.cli.terminal.option_groups import command_group
 from mallorn.cli.terminal.progress_bars import upload_with_bar
 from mallorn.core.values.dataset import UploadedModel
 from mallorn.wording.format_values import Column
@@ -21,7 +21,6 @@ app = command_group("List, upload or delete models.")
 
 
 @app.command("list")
-@expand_option_groups
 def models(as_json: output.JsonOption = False, *, place: output.Place) -> None:
     """List the uploaded models."""
     with open_reader(*place) as api:
@@ -30,7 +29,6 @@ def models(as_json: output.JsonOption = False, *, place: output.Place) -> None:
 
 
 @app.command()
-@expand_option_groups
 def upload(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="The file to upload.")],
     as_json: output.JsonOption = False,
@@ -47,7 +45,6 @@ def upload(
 
 
 @app.command("rm")
-@expand_option_groups
 def rm_models(
     models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Ids of uploaded models.")],
     yes: output.YesOption = False,

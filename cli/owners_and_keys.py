@@ -9,7 +9,7 @@ import typer
 from mallorn.cli.dataset_options import dataset
 from mallorn.cli.find_client_and_job import open_reader
 from mallorn.cli.terminal import output
-from mallorn.cli.terminal.option_groups import command_group, expand_option_groups
+from mallorn.cli.terminal.option_groups import command_group
 from mallorn.core.api_keys import USUAL_SCOPES, OwnerAction, Scope
 from mallorn.core.values.access_control import ApiKey, AuditEntry, NewApiKey, OwnerStatus
 from mallorn.wording.format_values import Column, format_age, format_duration, format_moment
@@ -29,7 +29,6 @@ keys_app = command_group("List, create, rotate or revoke API keys.")
 
 
 @keys_app.command("list")
-@expand_option_groups
 def keys(as_json: output.JsonOption = False, *, place: output.Place) -> None:
     """List your API keys; an admin sees those of all owners."""
     with output.client(*place) as api:
@@ -38,7 +37,6 @@ def keys(as_json: output.JsonOption = False, *, place: output.Place) -> None:
 
 
 @keys_app.command()
-@expand_option_groups
 def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is for, or who uses it.")],
     owner: Annotated[
@@ -74,7 +72,6 @@ def create(
 
 
 @keys_app.command()
-@expand_option_groups
 def rotate(
     key: KeyArgument,
     grace: Annotated[float, typer.Option(min=0, help="Minutes for which the old secret stays valid.")] = 0.0,
@@ -88,7 +85,6 @@ def rotate(
 
 
 @keys_app.command()
-@expand_option_groups
 def revoke(key: KeyArgument, yes: output.YesOption = False, *, place: output.Place) -> None:
     """Revoke a key: the service refuses it, and browsers that signed in with it."""
     with output.client(*place) as api:
@@ -133,7 +129,6 @@ owners_app = command_group("List owners, what they changed, and who is banned; s
 
 
 @owners_app.command("list")
-@expand_option_groups
 def owners(as_json: output.JsonOption = False, *, place: output.Place) -> None:
     """List all owners, and who is banned."""
     with output.client(*place) as api:
@@ -141,7 +136,6 @@ def owners(as_json: output.JsonOption = False, *, place: output.Place) -> None:
 
 
 def _add_owner_command(action: OwnerAction, words: str, question: str = "") -> None:
-    @expand_option_groups
     def command(
         owner: OwnerArgument,
         yes: output.YesOption = False,
@@ -196,7 +190,6 @@ AUDIT_COLUMNS: Final = (
 
 
 @owners_app.command()
-@expand_option_groups
 def audit(
     limit: Annotated[int, typer.Option(min=1, help="List this many of the newest.")] = 50,
     as_json: output.JsonOption = False,

@@ -56,8 +56,8 @@ def worker(
     queues: Annotated[str, typer.Option(help="Comma-separated; all of them by default.")] = "",
     name: Annotated[str, typer.Option(help="Name of the worker, unique on its host.")] = "",
 ) -> None:
-    """Run one worker. It imports, measures rounds, trains and finishes, as much at a time as
-    keeps its builders busy."""
+    """Run one worker. It imports, measures rounds, trains and finishes, as much at a time
+    as keeps its builders busy."""
     queue_names = tuple(item.strip() for item in queues.split(",") if item.strip()) or WORKER_QUEUES
     unknown = sorted(set(queue_names) - set(WORKER_QUEUES))
     if unknown:

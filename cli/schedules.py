@@ -16,7 +16,7 @@ from mallorn.cli.print_job_result import print_library
 from mallorn.cli.run_service_part import require_packages
 from mallorn.cli.terminal import output
 from mallorn.cli.terminal.job_options import ForceOption
-from mallorn.cli.terminal.option_groups import command_group, expand_option_groups
+from mallorn.cli.terminal.option_groups import command_group
 from mallorn.cli.terminal.progress_bars import bar
 from mallorn.client.out_directory import check_model, check_target
 from mallorn.core.artifact_uris import open_artifact
@@ -57,7 +57,6 @@ app = command_group("List the best known schedules, download a job's, or share t
 
 
 @app.command(GET)
-@expand_option_groups
 def schedules(
     job: Annotated[
         str | None, typer.Argument(metavar="[JOB]", help="Download this job's exported logs.")
@@ -92,7 +91,6 @@ def schedules(
     )
 
 
-@expand_option_groups
 def fetch(
     job: output.JobArgument,
     library: Annotated[bool, typer.Option("--library", help="Only the compiled model, model.so.")] = False,
@@ -121,7 +119,6 @@ def fetch(
 
 
 @app.command("find")
-@expand_option_groups
 def find(
     job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Look up this job's tasks.")] = None,
     operator: Annotated[
@@ -237,7 +234,6 @@ def open_directory(place: str, *, writes: bool = False, create: bool = False) ->
 
 
 @app.command("export")
-@expand_option_groups
 def export(
     directory: Annotated[
         str, typer.Argument(metavar="DIR|URL", help="The folder to create or to update, or its URL.")
@@ -278,7 +274,6 @@ def export(
 
 
 @app.command("import")
-@expand_option_groups
 def import_schedule_folders(
     directories: Annotated[
         list[str], typer.Argument(metavar="DIR|URL...", help="What `export` wrote, or its URL.")

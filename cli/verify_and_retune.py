@@ -19,7 +19,6 @@ from mallorn.cli.dataset_import import ImportTally, import_logs
 from mallorn.cli.dataset_options import dataset
 from mallorn.cli.schedule_directory import ScheduleDirectory, local_model, read_schedule_directory
 from mallorn.cli.terminal.job_options import EffortOptions, InputsOption
-from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JsonOption, Place, print_json, print_note, stdout
 from mallorn.cli.tune_and_resume import tune
 from mallorn.client.http_connection import sha256_of
@@ -276,7 +275,6 @@ def judge_latency(latency: ModelLatency, baseline: ModelLatency | None, toleranc
     return Check(kind="latency", name="latency", outcome=outcome, text=text)
 
 
-@expand_option_groups
 def retune(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The schedules, which are updated.")],
     model: compile_and_bench.ModelArgument,

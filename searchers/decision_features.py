@@ -11,18 +11,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from mallorn.costmodels.decision_columns import compute_derived_columns
+from mallorn.costmodels import decision_columns
 from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Matrix, Sketch
 from mallorn.searchers.tile_factorizations import Rows
 
 DESCRIPTORS, ORDINALS, STRUCTURES = 32, 8, 16
-SPATIAL_AXES, SPATIAL_LEVELS = 6, 5
-REDUCTION_AXES, REDUCTION_LEVELS = 4, 3
-LISTED, LOCATIONS, DERIVED = 8, 4, 25
-
-SHARED = DESCRIPTORS + ORDINALS + STRUCTURES + 1
-TILED = SPATIAL_AXES * SPATIAL_LEVELS + REDUCTION_AXES * REDUCTION_LEVELS
-FEATURES = SHARED + TILED + LISTED + LOCATIONS + DERIVED
+LOCATIONS = 4
 
 
 @dataclass(frozen=True)
@@ -57,8 +51,8 @@ def group_choices(sketch: Sketch) -> Layout:
 def compute_sketch_features(sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
     columns = group_choices(sketch)
     logs = np.log2(np.maximum(rows, 1)).astype(np.float32)
-    spatial = _levels(logs, columns.spatial, SPATIAL_LEVELS)
-    reduction = _levels(logs, columns.reduction, REDUCTION_LEVELS)
+    spatial = _levels(logs, columns.spatial, decision_columns.SPATIAL_LEVELS)
+    reduction = _levels(logs, columns.reduction, decision_columns.REDUCTION_LEVELS)
     # For listed choices, use the label (or the index without labels) on a log scale.
     lists = np.zeros((len(rows), len(columns.listed)), dtype=np.float32)
     for position, (column, choice) in enumerate(columns.listed):
@@ -67,14 +61,17 @@ def compute_sketch_features(sketch: Sketch, descriptors: Sequence[float], rows: 
         lists[:, position] = np.log2(1 + np.abs(values)) * np.sign(values)
     shared_columns = np.tile(_shared(sketch, tuple(descriptors)), (len(rows), 1))
     locations = _pad(rows[:, list(columns.locations)].astype(np.float32), LOCATIONS)
-    tiles = [_last_axes(spatial, SPATIAL_AXES), _last_axes(reduction, REDUCTION_AXES)]
+    tiles = [
+        _last_axes(spatial, decision_columns.SPATIAL_AXES),
+        _last_axes(reduction, decision_columns.REDUCTION_AXES),
+    ]
     return np.hstack(
         [
             shared_columns,
             *tiles,
-            _pad(lists, LISTED),
+            _pad(lists, decision_columns.LISTED),
             locations,
-            compute_derived_columns(spatial, reduction, lists),
+            decision_columns.compute_derived_columns(spatial, reduction, lists),
         ]
     )
 
@@ -93,7 +90,7 @@ def decision_rows(sketch: Sketch, candidates: Sequence[Candidate], lines: Sequen
 
 @lru_cache(maxsize=1024)
 def _shared(sketch: Sketch, descriptors: tuple[float, ...]) -> Matrix:
-    row = np.zeros(SHARED, dtype=np.float32)
+    row = np.zeros(decision_columns.SHARED, dtype=np.float32)
     count = descriptors[:DESCRIPTORS]
     row[: len(count)] = count
     row[DESCRIPTORS + min(sketch.ordinal, ORDINALS - 1)] = 1

@@ -50,8 +50,8 @@ def send_task(name: str, *args: object) -> None:
 
 
 def _consume(consumer: Any, places: int) -> None:
-    """Let Celery take a message for each place, and one more, which waits until one is free.
-    Further messages stay in their queues, for workers that have a free place now."""
+    """Let Celery take a message for each place, and one more, which waits until one is
+    free. Further messages stay in their queues, for workers that have a free place now."""
     consumer.initial_prefetch_count = places + 1  # of its next connection
     if consumer.qos is not None:
         change = places + 1 - consumer.qos.value

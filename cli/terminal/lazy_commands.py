@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.core.errors import MallornError, MissingPackage, PluginFailed, UnknownName
 from mallorn.core.registry import find_plugins, list_names, resolve
 
@@ -16,7 +17,7 @@ COMMANDS = "commands"
 
 
 class LazyGroup(TyperGroup):
-    """Imports a command's module when it is used.
+    """Imports a command's module when it is used, and gives commands the options of their groups.
 
     Installed packages add commands by entry points in the group ``mallorn.commands``. A
     location without a colon is the name of such an entry point.
@@ -50,10 +51,13 @@ class LazyGroup(TyperGroup):
                 function = _raise_when_called(error)
                 settings = {"ignore_unknown_options": True, "allow_extra_args": True}
         if isinstance(function, typer.Typer):
-            return get_command(function)  # a group of commands
-        single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-        single.command(cmd_name, context_settings=settings)(function)
-        return get_command(single)
+            app = function  # a group of commands
+        else:
+            app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+            app.command(cmd_name, context_settings=settings)(function)
+        for command in app.registered_commands:
+            command.callback = command.callback and expand_option_groups(command.callback)
+        return get_command(app)
 
 
 def _raise_when_called(error: MallornError) -> Callable[[], None]:

@@ -29,12 +29,14 @@ def command_group(help_text: str, kind: type[TyperGroup] = ListUnlessNamed) -> t
 
 
 def expand_option_groups(command: Command) -> Command:
-    """Return the command with all options of its groups.
+    """Return the command with all options of its groups; an expanded command as it is.
 
     A group is a parameter whose type is a named tuple, or `Annotated[TYPE, FUNCTION]`; the
     function takes the options and returns the parameter's value. Without `--url` and
     `--data`, the command gets the URL that `mallorn login` keeps.
     """
+    if hasattr(command, "__signature__"):
+        return command
     hints = get_type_hints(command, include_extras=True)
     builders = {name: getattr(hint, "__metadata__", (hint,))[-1] for name, hint in hints.items()}
     groups = {

@@ -70,7 +70,8 @@ class ReplacedCode(Jobs):
         `tvm_version` is the device's TVM, None if it is the same. The job's machine is
         chosen again. A job with measurements in `old` gets a warning.
         """
-        new = Contexts(self.session).ensure_built_by(old, built_by, tvm_version or old.tvm_version)
+        code = {"built_by": built_by, "tvm_version": tvm_version or old.tvm_version}
+        new = Contexts(self.session).ensure_like(old, **code)
         is_bound = Job.id == job_id, Job.context_id == old.id
         update_query = update(Job).where(*is_bound).values(context_id=new.id, machine=null())
         has_moved = self.execute_and_count(update_query) == 1

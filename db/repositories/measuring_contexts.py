@@ -41,13 +41,9 @@ class Contexts(Repository):
         self.session.execute(insert.on_conflict_do_nothing(index_elements=["key"]))
         return self.session.scalars(row).one()
 
-    def ensure_timed_as(self, context: Context, evaluator: Mapping[str, object]) -> Context:
-        """Return the context with other timing settings (`evaluator`); insert it if new."""
-        return self.ensure(**_fields(context) | {"evaluator": evaluator})
-
-    def ensure_built_by(self, context: Context, built_by: str, tvm_version: str) -> Context:
-        """Return the context with another builder and device's TVM; insert it if new."""
-        return self.ensure(**_fields(context) | {"built_by": built_by, "tvm_version": tvm_version})
+    def ensure_like(self, context: Context, **changes: object) -> Context:
+        """Return the context that differs only in `changes`, fields of `ensure`; insert it if new."""
+        return self.ensure(**_fields(context) | changes)
 
     def list_other_builds(self, context_id: int) -> Sequence[int]:
         """Return the contexts that differ from this one only in builder or device's TVM."""

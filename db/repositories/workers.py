@@ -41,7 +41,7 @@ class Workers(Repository):
     def builder(self, toolchain: str) -> str | None:
         """Return the builder of a toolchain's newest live worker of rounds, or None."""
         infos = [row.info for row in self.list_tuning(toolchain)]
-        named = [info.builder_for(toolchain) for info in infos if info.builder]
+        named = [info.accelerator_builders.get(toolchain, info.builder) for info in infos if info.builder]
         return named[-1] if named else None
 
     def builders(self, tuning: bool = True) -> set[str]:

@@ -292,8 +292,8 @@ def _long(value: int) -> Any:
 
 
 # Sine, cosine and tangent, and their inverses, are computed as in Cephes. Angles are reduced to an
-# eighth of a turn in float64, by pi / 2 in two parts (Cody and Waite). Up to 1e9 this adds an
-# error of less than 1e-7; above, the error grows with the angle (ADR 0071).
+# eighth of a turn in float64, by pi / 2 in two parts (Cody and Waite). Up to 1e9 this adds
+# an error of less than 1e-7; above, the error grows with the angle (ADR 0071).
 # The first part of pi / 2 has 33 bits: its product with up to 2**20 quarter turns is exact.
 _HALF_PI: Final = (1.5707963267341256, 6.077100506506192e-11)
 _WIDE_ROUNDING: Final = 1.5 * 2**_MANTISSA  # adding it to a float64 number rounds that number

@@ -26,7 +26,9 @@ def main(directory: Path) -> None:
     try:
         manifest = export_checks.read_manifest(directory)
         export_checks.check_before_loading_tvm(manifest, args)
-        report = compile_and_check(directory, manifest, args)
+        with tempfile.TemporaryDirectory() as scratch:
+            records = prepare_records(directory, args.set, scratch)
+            report = compile_with_records(records, scratch, manifest, args)
     except export_checks.Refused as error:
         sys.exit(f"error: {error}")
     sys.stdout.write(json.dumps(report) + "\n")
@@ -53,15 +55,6 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def compile_and_check(directory: Path, manifest: Any, args: argparse.Namespace) -> dict[str, object]:
-    """Compile, time and, with --check, check the model; return the report.
-
-    Raises Refused if this machine, the model or the schedules do not allow it.
-    """
-    with tempfile.TemporaryDirectory() as scratch:
-        return compile_with_records(prepare_records(directory, args.set, scratch), scratch, manifest, args)
-
-
 def prepare_records(directory: Path, schedule_set: str, scratch: str) -> str:
     """Return a directory with the set's tuning records, named as TVM expects them.
 
@@ -83,7 +76,10 @@ def prepare_records(directory: Path, schedule_set: str, scratch: str) -> str:
 def compile_with_records(
     directory: str, scratch: str, manifest: Any, args: argparse.Namespace
 ) -> dict[str, object]:
-    """Do what `apply` does, with the tuning records in `directory`; also raises Refused."""
+    """Compile, time and, with --check, check the model by the records in `directory`, and report it.
+
+    Raises Refused if this machine, the model or the schedules do not allow it.
+    """
     # TVM uses half of an x86 processor's cores by default. It reads this once, at import.
     cores = manifest["target"].get("num-cores")
     os.environ.update({"TVM_NUM_THREADS": str(cores)} if cores else {})

@@ -102,8 +102,8 @@ def import_models(
     """Import the model and run `early_steps`, which precede schedules; return Relax modules.
 
     If a range of shapes was tuned, there is one module per tuned size (point), its key is the
-    `point_suffix` of the size, and `read` imports it. Otherwise `read(None)` imports the only
-    module, whose key is empty.
+    `point_suffix` of the size, and `read` imports it. Otherwise `read(None)` imports the
+    only module, whose key is empty.
     """
     constants = Constants()
     points = {dispatch_by_shape.point_suffix(p): p for p in dynamic["points"]} if dynamic else {"": None}
@@ -111,8 +111,8 @@ def import_models(
 
 
 def import_at_point(model: Any, manifest: Mapping[str, Any], target: Any, point: Any) -> Any:
-    """Import the model at one tuned size; dimensions that grow from 0 stay variable. With None
-    for the size, import it at the manifest's input shapes."""
+    """Import the model at one tuned size; dimensions that grow from 0 stay variable. With
+    None for the size, import it at the manifest's input shapes."""
     if point is None:
         return import_graph(model, manifest["input_shapes"], target)
     dynamic = manifest["dynamic"]
@@ -219,8 +219,8 @@ FLAGS, MOSTLY = (0, 2), 0.9  # the range of masks, and the share of ones in them
 
 
 def random_inputs(model: Any, shapes: Shapes, ranges: Shapes, seed: int = 0) -> Arrays:
-    """Return random inputs by name. Integers are in the ranges that the graph implies, else in
-    `ranges`; nine tenths of a mask's elements are ones."""
+    """Return random inputs by name. Integers are in the ranges that the graph implies, else
+    in `ranges`; nine tenths of a mask's elements are ones."""
     rng, values = np.random.default_rng(seed), {}
     if module_text(model) is None:
         ranges = {**ranges, **value_ranges(model, shapes)}

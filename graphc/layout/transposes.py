@@ -100,8 +100,8 @@ class TransposedOperands:
 class MoveTransposesAfterElementwise(Pass[TransposedOperands]):
     """Moves the transposes of an element-wise operator's operands to its result.
 
-    A transpose further on may cancel them. A residual sum of two images that were transposed
-    alike, for example, adds the images.
+    A transpose further on may cancel them. A residual sum of two images that were
+    transposed alike, for example, adds the images.
     """
 
     name, match = "move_transposes_after_elementwise", ELEMENTWISE

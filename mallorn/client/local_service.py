@@ -101,8 +101,8 @@ def resolve_target_to_submit(stack: Connected, target: str) -> str:
 def resolve_requested_target(target: str, is_here: bool) -> str:
     """Return the target that a user asked for. Raises InvalidTarget if it is invalid.
 
-    For a service on this machine, the name of a kind of accelerator becomes the target of this
-    machine's own, because a service knows only those that already have a device.
+    For a service on this machine, the name of a kind of accelerator becomes the target of
+    this machine's own, because a service knows only those that already have a device.
     """
     if kind_of_word(target) is not None:
         if not is_here:

@@ -240,8 +240,8 @@ class JobOptions(BaseModel):
         return self.mode == SEARCH
 
     def with_target_defaults(self, target: Target) -> Self:
-        """Return the options with the defaults of the target's hardware, except where the user
-        chose a value."""
+        """Return the options with the defaults of the target's hardware, except where the
+        user chose a value."""
         defaults = {} if (hardware := target.measured_by) is None else hardware.default_options
         changes: dict[str, object] = {
             name: value for name, value in defaults.items() if name not in self.model_fields_set

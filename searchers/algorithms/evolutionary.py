@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mallorn.searchers.base import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
-from mallorn.searchers.bounded_trial_history import fastest
-from mallorn.searchers.pooled_searcher import PooledSearcher, Request, score
+from mallorn.searchers.pooled_searcher import PooledSearcher, Request, fastest, score
 from mallorn.searchers.space import Candidate
 
 

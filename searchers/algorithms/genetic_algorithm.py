@@ -7,9 +7,8 @@ import numpy as np
 
 from mallorn.costmodels.base import Column, Indices, Vector
 from mallorn.searchers.base import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
-from mallorn.searchers.bounded_trial_history import fastest
 from mallorn.searchers.decision_features import places_by_sketch
-from mallorn.searchers.pooled_searcher import PooledSearcher, Request, score
+from mallorn.searchers.pooled_searcher import PooledSearcher, Request, fastest, score
 from mallorn.searchers.space import Candidate, Space
 
 LEAST_SHARE = 0.25  # least share of births of an island, relative to equal shares

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from mallorn.searchers.base import MUTATION, Proposal
-from mallorn.searchers.bounded_trial_history import fastest
 from mallorn.searchers.fill_round import Filter, propose_first_valid
-from mallorn.searchers.pooled_searcher import FillingSearcher, Request
+from mallorn.searchers.pooled_searcher import FillingSearcher, Request, fastest
 from mallorn.searchers.roller.rank_candidates import ranked
 from mallorn.searchers.space import Candidate
 

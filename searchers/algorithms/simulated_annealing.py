@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mallorn.searchers.base import RANDOM
-from mallorn.searchers.bounded_trial_history import fastest, latest
-from mallorn.searchers.pooled_searcher import PooledSearcher, Request, score
+from mallorn.searchers.pooled_searcher import PooledSearcher, Request, fastest, latest, score
 from mallorn.searchers.space import Candidate
 
 ANNEALING = "annealing"

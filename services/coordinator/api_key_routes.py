@@ -1,7 +1,7 @@
 """Routes for API keys and, for admins only, for owners.
 
-Admins create keys, and owners rotate and revoke their own. Admins list owners, sign them out,
-ban, readmit and erase them.
+Admins create keys, and owners rotate and revoke their own. Admins list owners, sign them
+out, ban, readmit and erase them.
 """
 
 from http import HTTPStatus

@@ -20,7 +20,7 @@ from mallorn.services.coordinator.event_stream import SCHEMAS as EVENT_SCHEMAS
 from mallorn.services.coordinator.event_stream import router as events
 from mallorn.services.coordinator.fleet.routes import router as fleet
 from mallorn.services.coordinator.health import router as health
-from mallorn.services.coordinator.jobs import list_and_show, pause_resume_cancel, records_and_stats, submit
+from mallorn.services.coordinator.jobs import list_and_show, pause_resume_cancel, submit
 from mallorn.services.coordinator.options_and_retention import router as options
 from mallorn.services.coordinator.schedules import router as schedules
 from mallorn.services.coordinator.sign_in.browser_sessions import open_router as open_sessions
@@ -81,7 +81,7 @@ class Coordinator(FastAPI):
 
 def create_app(settings: Settings) -> FastAPI:
     """Return the ASGI app. Raises InvalidRequest for an empty or malformed allow-list."""
-    provider = Provider.of(settings)
+    provider = Provider(settings) if settings.oidc_issuer else None
     parts = AppParts.from_settings(settings)
     app = Coordinator(
         title="Mallorn",
@@ -108,7 +108,7 @@ def create_app(settings: Settings) -> FastAPI:
     # These routes require a caller; new routes go here, so that none is public.
     api = APIRouter(dependencies=[Depends(get_caller)], responses=FAILURES)
     jobs = (module.router for module in (submit, list_and_show, pause_resume_cancel))
-    of_jobs = *jobs, events, schedules, records_and_stats.router
+    of_jobs = *jobs, events, schedules, list_and_show.dataset_router
     of_models = models, uploads_router
     of_users = keys, owners, sessions, audit
     for router in (*of_models, *of_jobs, options, cost_models, fleet, *of_users):

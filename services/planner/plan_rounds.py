@@ -124,8 +124,8 @@ class _Decision:
         return "the time budget is spent" if has_no_time else ""
 
     def _arms(self) -> dict[int, Arm]:
-        """Return the tasks that may be tuned now, with forecasts, keyed by position: of those
-        that may get a round, the ones whose workload has the fewest open rounds."""
+        """Return the tasks that may be tuned now, with forecasts, keyed by position: of
+        those that may get a round, the ones whose workload has the fewest open rounds."""
         tunable, arms = self._tunable(), dict[int, Arm]()
         for count in range(budgets.MOST_IN_FLIGHT_BY_TIME):
             for i in tunable:
@@ -146,8 +146,8 @@ class _Decision:
 
         A round of the workload must have brought a result. If all open rounds are of other
         jobs, that suffices, so that jobs take turns. Unless the job has a time budget, at most
-        SHARE_IN_FLIGHT of the trials that the task will have got are in flight: those so far
-        and its part of those that the budget still gives to `tasks` tasks.
+        SHARE_IN_FLIGHT of the trials that the task will have got are in flight: those so
+        far and its part of those that the budget still gives to `tasks` tasks.
         """
         job, planned, task = self._job, self._tasks[position], self._job.tasks[position]
         if all(point.best_us is None for point in task.points):

@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from mallorn.core.errors import NoDevice
 from mallorn.core.registry import VIRTUAL_DEVICES
 from mallorn.core.storable_json import check_storable
-from mallorn.core.values.base import Value
 from mallorn.core.values.fleet import DeviceInfo
 
 LONGEST: Final = 16_384  # characters of a device's whole description
@@ -53,11 +52,11 @@ def no_device_error(device_class: DeviceClass | None) -> NoDevice:
 class Endpoint:
     """A device: its name, its host, the properties of its class, and further facts."""
 
-    name: str
-    host_id: str
-    host_class: str
-    threads: int  # TVM_NUM_THREADS in the process that ran the candidate
-    tvm_version: str
+    name: Word
+    host_id: Word
+    host_class: Word
+    threads: Annotated[int, Field(ge=1, le=MOST_THREADS, strict=True)]  # TVM_NUM_THREADS of its programs
+    tvm_version: Word
     info: DeviceInfo = field(default_factory=DeviceInfo)
 
     @property
@@ -65,12 +64,7 @@ class Endpoint:
         return DeviceClass(self.host_class, self.tvm_version, self.threads)
 
 
-class _RequiredFacts(Value):
-    name: Word
-    host_id: Word
-    host_class: Word
-    threads: Annotated[int, Field(ge=1, le=MOST_THREADS, strict=True)]
-    tvm_version: Word
+_ENDPOINT: Final = TypeAdapter(Endpoint)
 
 
 def endpoint_of(identity: Mapping[str, object]) -> Endpoint:
@@ -79,7 +73,7 @@ def endpoint_of(identity: Mapping[str, object]) -> Endpoint:
     check_storable(identity)
     if len(json.dumps(identity)) > LONGEST:
         raise ValueError("it says too much")
-    facts = _RequiredFacts.model_validate(identity)
-    if facts.host_id in VIRTUAL_DEVICES:
+    endpoint = _ENDPOINT.validate_python({**identity, "info": identity})
+    if endpoint.host_id in VIRTUAL_DEVICES:
         raise ValueError("the name of the host is that of a virtual device")
-    return Endpoint(**dict(facts), info=DeviceInfo.model_validate(identity))
+    return endpoint

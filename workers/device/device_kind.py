@@ -100,8 +100,8 @@ class DeviceKind:
         return None
 
     def first(self) -> Accelerator | None:
-        """Return the first, as a child process finds it, so that this process does not load the
-        driver. Raises InvalidTarget without any."""
+        """Return the first, as a child process finds it, so that this process does not load
+        the driver. Raises InvalidTarget without any."""
         return None
 
     def show_only(self, accelerator: Accelerator) -> None:

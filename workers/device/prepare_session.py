@@ -115,8 +115,8 @@ def poison_fresh_memory() -> None:
 def runtime_facts(
     target: Target, accelerator: Accelerator | None = None, meter: AcceleratorMeter | None = None
 ) -> RuntimeFacts:
-    """Describe TVM's runtime in this process. Also starts its thread pool, and its use of an
-    accelerator. Raises HostFault if that cannot be used."""
+    """Describe TVM's runtime in this process. Also starts its thread pool, and its use of
+    an accelerator. Raises HostFault if that cannot be used."""
     import tvm
     from tvm.runtime import num_threads
 

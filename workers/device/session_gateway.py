@@ -2,8 +2,8 @@
 
 A session runs untrusted native code, and TVM's client obeys requests of its peer, such as
 ``CallFunc``, while it waits for an answer. So a runner asks its worker, which authenticates to
-tracker and device, sends the runner a socket, and forwards only packets that answer a call. A
-runner without a seccomp filter connects to a loopback port of the worker, with a ticket.
+tracker and device, sends the runner a socket, and forwards only packets that answer a call.
+A runner without a seccomp filter connects to a loopback port of the worker, with a ticket.
 """
 
 import gc

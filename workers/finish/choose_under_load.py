@@ -123,7 +123,7 @@ def store_loaded_times(bench: Bench, sets: Sequence[Sequence[Winner]], context_i
     with stage.runtime.database.transaction() as session:
         contexts = Contexts(session)
         timing = inside_timing_settings(stage, stage.target.num_cores)
-        loaded_context_id = contexts.ensure_timed_as(contexts.get(context_id), timing).id
+        loaded_context_id = contexts.ensure_like(contexts.get(context_id), evaluator=timing).id
         store_inside_times(session, stage, [*by_candidate.values()], loaded_context_id, "beside")
 
 

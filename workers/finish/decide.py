@@ -6,8 +6,8 @@
    before, or together by the outputs of this build.
 3. Publish this build if a user waits for it: a job without trials may be cancelled from then on.
 4. Build the model with rivals while the budget lasts, and time every kernel inside the model.
-   Timed apart, a kernel finds its weights in the caches from the previous repeat; inside the
-   model it often has to fetch them.
+   Timed apart, a kernel finds its weights in the caches from the previous repeat; inside
+   the model it often has to fetch them.
 5. Build the model with the fastest rivals that compute correctly, and keep the fastest build.
 """
 

@@ -154,8 +154,8 @@ def _write_manifest(directory: Path, manifest: Manifest) -> None:
 
 
 def reserve_export_uri(stage: LeasedStage) -> str:
-    """Return the URL of the job's export. If it has none yet, record this one as deleted, so
-    that its files are cleaned up if this worker dies early."""
+    """Return the URL of the job's export. If it has none yet, record this one as deleted,
+    so that its files are cleaned up if this worker dies early."""
     url = export_uri(stage.runtime.settings.artifacts, stage.job.id, stage.target.key)
     with stage.runtime.database.transaction() as session:
         if Jobs(session).get(stage.job.id, None).export_uri is None:

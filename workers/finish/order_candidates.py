@@ -308,4 +308,4 @@ def _ensure_inside_context(stage: LeasedStage) -> int:
         endpoint = [*local_endpoints, *endpoints][0]
         target_id, target = stage.job.target_id, stage.target
         context = get_or_create_context(session, target_id, target, stage.options, endpoint)
-        return Contexts(session).ensure_timed_as(context, inside_timing_settings(stage)).id
+        return Contexts(session).ensure_like(context, evaluator=inside_timing_settings(stage)).id

@@ -145,8 +145,8 @@ def derive_machine(timings: Sequence[TimedProbe], cores: int) -> Machine:
 
 
 def derive_accelerator(timings: Sequence[TimedProbe], typical: Machine) -> Machine:
-    """Derive an accelerator's speeds. Types without a probe have the rates of a typical one.
-    Raises Unavailable if probes are missing."""
+    """Derive an accelerator's speeds. Types without a probe have the rates of a typical
+    one. Raises Unavailable if probes are missing."""
     best: dict[Finds, list[float]] = defaultdict(list)
     gflops: dict[str, float] = {}
     levels: dict[int, float] = {}

@@ -88,11 +88,11 @@ def link_shared(
     command: Sequence[str] = (),
     **_: Any,
 ) -> None:
-    """Link a library for an instruction set, as TVM's `export_library` asks; `command` links
-    in place of `link_command`.
+    """Link a library for an instruction set, as TVM's `export_library` asks; `command`
+    links in place of `link_command`.
 
-    Raises HostFault, also if the linker refuses the objects: with `-shared` undefined symbols
-    are no error, so a candidate does not cause it."""
+    Raises HostFault, also if the linker refuses the objects: with `-shared` undefined
+    symbols are no error, so a candidate does not cause it."""
     linker = (*command, "-shared") if command else link_command(instruction_set)
     words = [*linker, "-o", output, *objects, *(options or ())]
     try:

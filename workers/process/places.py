@@ -30,8 +30,8 @@ class RoundCost(NamedTuple):
         return RoundCost(*(old + NEWEST * (new - old) for old, new in zip(self, newer, strict=True)))
 
     def best_width(self, builders: int) -> int:
-        """Return how many such rounds keep the builders busy, or this process, which runs one
-        thread at a time; of the latter twice as many, since rounds differ."""
+        """Return how many such rounds keep the builders busy, or this process, which runs
+        one thread at a time; of the latter twice as many, since rounds differ."""
         if not self.own_sec:
             return 1
         alone_sec = self.own_sec + max(self.device_sec, self.build_sec / builders)

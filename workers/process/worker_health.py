@@ -63,8 +63,8 @@ class Health:
 
 
 def find_host_fault(tunes: bool) -> MallornError | None:
-    """Return why this host cannot work (or link, if it `tunes`, for an instruction set whose
-    linker it has), or None."""
+    """Return why this host cannot work (or link, if it `tunes`, for an instruction set
+    whose linker it has), or None."""
     try:
         with TemporaryDirectory(prefix="mallorn-check-", ignore_cleanup_errors=True) as folder:
             raise_if_disk_unusable(Path(folder))

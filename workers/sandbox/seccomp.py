@@ -39,8 +39,8 @@ _CLONE_NAMESPACES: Final = 0x0002_0000 | 0x7E00_0000
 # ioctl: of the terminals' requests (0x54..), only those that read a size or change a descriptor:
 # TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX, FIOASYNC.
 _HARMLESS_REQUESTS: Final = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x5452)
-# prctl: what a process reads, its threads' names, stricter rules for itself, and registers of
-# aarch64. Not PR_SCHED_CORE, which takes a whole core.
+# prctl: what a process reads, its threads' names, stricter rules for itself, and registers
+# of aarch64. Not PR_SCHED_CORE, which takes a whole core.
 _PRCTL_OPTIONS: Final = (2, 3, 15, 16, *range(21, 24), 29, 30, 38, 39, 41, 42, *range(50, 57), 0x53564D41)
 
 Instruction = tuple[int, int, int, int]  # operation, jump if true, jump if false, operand

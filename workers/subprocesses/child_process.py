@@ -139,8 +139,8 @@ class Child:
 
     The process starts with the first call, restarts after a crash, and is replaced after
     `max_calls` calls. It runs one call at a time; several threads may call `ask` and `start`
-    only. A call's time limit starts when the process is ready. Methods that start it or wait
-    raise ShutdownRequested once this worker was asked to stop.
+    only. A call's time limit starts when the process is ready. Methods that start it or
+    wait raise ShutdownRequested once this worker was asked to stop.
     """
 
     MODULE: ClassVar[str]

@@ -15,7 +15,7 @@ from mallorn.workers.tvm.programs.parsed_program_cache import TILES
 
 #: Modules of our own kinds of schedules, in the order of their sketches.
 SKETCHES: Final = (
-    *("tensor_core_products", "vector_products", "row_reductions", "cuda_core_products"),
+    *("tensor_core_products", "thread_sums", "row_reductions", "cuda_core_products"),
     *("movers", "windows", "short_attention"),
 )
 

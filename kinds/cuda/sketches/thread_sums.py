@@ -1,7 +1,9 @@
 """Sums that read each element once, with many threads per sum or group of neighbouring sums.
 
 A program becomes c[b, s, n] = sum over r of f(large[b, s, r], other[b, n, r]), with loops
-batch, sums, narrow (the few results that share an element of the large operand), depth.
+batch, sums, narrow (the few results that share an element of the large operand), depth. Operands
+may be decoded from integers of few bits: their producers are inlined, and the packed integers
+are read as vectors.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +18,9 @@ from mallorn.core.values.machine import element_bytes
 from mallorn.kinds.cuda.sketches import blocks
 from mallorn.workers.tvm.programs.program_blocks import extent, variables
 
+KIND: Final = "vector product"
 DYNAMIC: Final = "shared.dyn"
+_MOST_ROWS: Final = 8  # of a product with a vector
 _THREADS: Final = (8, 16, 32, 64, 128, 256, 512)
 _SUMS_OF_A_THREAD: Final = (1, 2, 4)
 _MOST_OWN: Final = 8  # steps of the depth that a thread takes at a time
@@ -34,6 +38,11 @@ class ThreadSum:
     narrow: int  # results that share an element of the large operand
     sums: int
     reads: int  # tensors that the block reads
+
+
+def schedules(module: Any, _target: Any) -> Iterator[Any]:
+    """Yield schedules with open choices if the program is a product with few rows."""
+    yield from schedules_of_sums(module, KIND, most_narrow=_MOST_ROWS, is_product=True)
 
 
 def schedules_of_sums(module: Any, kind: str, *, most_narrow: int, is_product: bool) -> Iterator[Any]:

@@ -141,9 +141,6 @@ class WorkerInfo(Value):
         """Names of its builders; of a version that reports none, its TVM's."""
         return frozenset({self.builder or self.tvm_version, *self.accelerator_builders.values()} - {""})
 
-    def builder_for(self, toolchain: str) -> str:
-        return self.accelerator_builders.get(toolchain, self.builder)
-
 
 class DeviceStatus(Value):
     """A device that measures candidates."""

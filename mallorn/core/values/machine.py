@@ -92,8 +92,8 @@ class MachineKind:
         registers: int = 0,
         reported: AcceleratorAttributes | None = None,
     ) -> Machine:
-        """Return the speeds of a target. `lanes` and `registers` are the float32 lanes and the
-        vectors of sums of its CPU, `reported` what its accelerator says of itself."""
+        """Return the speeds of a target. `lanes` and `registers` are the float32 lanes and
+        the vectors of sums of its CPU, `reported` what its accelerator says of itself."""
         return assume_typical_cpu(attrs.get("num-cores", 1), lanes, registers)
 
 

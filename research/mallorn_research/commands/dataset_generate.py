@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from mallorn.cli.terminal.job_options import SeedOption, TargetOption
-from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JsonOption, Place, key_columns, print_note, print_rows
 from mallorn.cli.tune_and_resume import interrupt_on_signals
 from mallorn.client.job import Job
@@ -26,7 +25,6 @@ TASK_COLUMNS: Final = key_columns(job="JOB", kind="KIND", shape="SHAPE", candida
 JOB_COLUMNS: Final = key_columns(id="JOB", name="NAME", search="SEARCH", tasks="TASKS", trials="TRIALS")
 
 
-@expand_option_groups
 def generate(
     tasks: Annotated[int, typer.Option(min=1, max=10_000, help="How many tasks to draw.")] = 16,
     candidates: Annotated[int, typer.Option(min=2, max=100_000, help="Candidates of each task.")] = 64,

@@ -21,7 +21,6 @@ from mallorn.cli.dataset_options import (
     to_selection,
 )
 from mallorn.cli.terminal.job_options import accepted_names_text
-from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JsonOption, print_json, print_note, stdout, table
 from mallorn.cli.terminal.progress_bars import bar
 from mallorn.core.errors import InvalidRequest
@@ -122,7 +121,6 @@ COLUMNS: "Final[Sequence[Column[PretrainedBase]]]" = (
 )
 
 
-@expand_option_groups
 def pretrain(
     model: Annotated[
         str, typer.Argument(metavar="[MODEL]", help=f"Cost model: {accepted_names_text('cost_model')}.")

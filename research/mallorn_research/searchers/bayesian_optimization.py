@@ -12,10 +12,9 @@ from scipy.special import ndtr
 from mallorn.costmodels.base import Column
 from mallorn.searchers.algorithms.arm_credit import compute_arm_credit
 from mallorn.searchers.base import Proposal, Trial, proposal_method_of
-from mallorn.searchers.bounded_trial_history import fastest
 from mallorn.searchers.failure_and_build_time_penalty import penalise_failures
 from mallorn.searchers.fill_round import Filter
-from mallorn.searchers.pooled_searcher import FillingSearcher, Request, score
+from mallorn.searchers.pooled_searcher import FillingSearcher, Request, fastest, score
 from mallorn_research.samplers.spread_batches import Points, squared_distances, standardize_features
 
 LENGTHS: Final = (0.5, 1.0, 2.0, 4.0)

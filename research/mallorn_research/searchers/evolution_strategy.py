@@ -9,9 +9,8 @@ import numpy as np
 from mallorn.costmodels.base import Column
 from mallorn.costmodels.views import VIEWS
 from mallorn.searchers.base import RANDOM
-from mallorn.searchers.bounded_trial_history import fastest
 from mallorn.searchers.decision_features import decision_rows, places_by_sketch
-from mallorn.searchers.pooled_searcher import PooledSearcher, Request, score
+from mallorn.searchers.pooled_searcher import PooledSearcher, Request, fastest, score
 from mallorn.searchers.space import Candidate, Space
 from mallorn_research.searchers.decision_vector_encoding import Genes, Points, genes_of
 

@@ -7,9 +7,8 @@ import numpy as np
 
 from mallorn.costmodels.base import Column
 from mallorn.searchers.base import WALK
-from mallorn.searchers.bounded_trial_history import TimedCandidates, fastest
 from mallorn.searchers.decision_features import decision_rows, places_by_sketch
-from mallorn.searchers.pooled_searcher import PooledSearcher, Request, score
+from mallorn.searchers.pooled_searcher import PooledSearcher, Request, TimedCandidates, fastest, score
 from mallorn.searchers.roller.rank_candidates import Constructor
 from mallorn.searchers.space import Candidate, Space
 from mallorn_research.samplers.spread_batches import squared_distances

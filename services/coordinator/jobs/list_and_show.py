@@ -1,4 +1,4 @@
-"""Routes that list and show jobs, their tasks, rounds and reports."""
+"""Routes that list and show jobs, their tasks, rounds and reports, and measurements of the dataset."""
 
 import os
 import time
@@ -16,17 +16,20 @@ from mallorn.core.labels import MOST_LABELS, LabelText
 from mallorn.core.outcomes import Outcome
 from mallorn.core.settings import Settings
 from mallorn.core.states import Cause, JobState
+from mallorn.core.targets import parse_target
+from mallorn.core.values.dataset import DatasetStats, Record
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.db.paging import MAX_LIMIT
+from mallorn.db.repositories.dataset_statistics import Statistics
 from mallorn.db.repositories.decision_log import DecisionLog
 from mallorn.db.repositories.jobs import ACTIVE, JobFilter, Jobs
+from mallorn.db.repositories.measurements import Records
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.tasks import Stock, Tasks
 from mallorn.report.report_page import FAILURES_READ, ReportData, render_report_page
 from mallorn.report.style_and_csp import SERVED
 from mallorn.services.coordinator.jobs.job_views import hide_private_results, job_out, jobs_out, task_out
-from mallorn.services.coordinator.jobs.records_and_stats import list_records
 from mallorn.services.coordinator.web import response_types
 from mallorn.services.coordinator.web.app_parts import AppParts, PartsDep
 from mallorn.services.coordinator.web.caller_dependencies import CallerDep, FewAtOnce, JobOwnerDep, OwnerDep
@@ -34,6 +37,7 @@ from mallorn.services.coordinator.web.caller_dependencies import CallerDep, FewA
 # With less free space, SQLite may fail to commit.
 LEAST_BYTES: Final = 256 * 1024
 router = APIRouter(prefix="/jobs", tags=["jobs"])
+dataset_router = APIRouter(tags=["dataset"])
 HTML = response_types.describe_response("text/html", "A self-contained page.", response_types.TEXT)
 TimeQuery = Annotated[
     float | None,
@@ -179,3 +183,38 @@ def _rounds(parts: AppParts, owner: str, job: JobStatus) -> Iterator[RoundStatus
         yield from page.items
         if (cursor := page.next_cursor) is None:
             return
+
+
+@dataset_router.get("/records")
+def list_records(
+    parts: PartsDep,
+    owner: OwnerDep,
+    job: Annotated[str | None, Query(description="Only measurements of this job.")] = None,
+    workload: Annotated[str | None, Query(description="Only measurements of this workload key.")] = None,
+    target: Annotated[str | None, Query(description="Only measurements for this target.")] = None,
+    outcome: Annotated[Outcome | None, Query(description="Only with this outcome.")] = None,
+    cursor: response_types.CursorQuery = None,
+    limit: response_types.LimitQuery = 100,
+) -> response_types.PageOut[Record]:
+    """List measurements of the caller's jobs, newest first."""
+    target_key = parse_target(target).key if target else None
+    with parts.database.session() as session:
+        if job is not None:  # otherwise a mistyped id would give an empty page
+            Jobs(session).check_owner_had_job(job, owner)
+        page = Records(session).page(
+            owner,
+            job_id=job,
+            workload=workload,
+            target=target_key,
+            outcome=outcome,
+            cursor=cursor,
+            limit=limit,
+        )
+    return response_types.PageOut(items=page.items, next_cursor=page.cursor)
+
+
+@dataset_router.get("/dataset/stats", dependencies=[FewAtOnce])
+def get_dataset_stats(parts: PartsDep, owner: OwnerDep) -> DatasetStats:
+    """Count the caller's measurements by target, operator, model, outcome and day."""
+    with parts.patient.session() as session:
+        return Statistics(session).of(owner)

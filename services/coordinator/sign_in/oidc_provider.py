@@ -85,31 +85,16 @@ class SignInRefused(Unauthorized):
 class Provider:
     """The configured provider; its metadata and keys are fetched when a user signs in."""
 
-    def __init__(
-        self, issuer: str, client_id: str, client_secret: str, claim: str, allow_list: AllowList
-    ) -> None:
-        """Configure the provider; the ID token's claim `claim` names the owner."""
-        self.issuer = issuer.rstrip("/")
-        self._client_id = client_id
-        self._client_secret = client_secret
-        self._claim = claim
-        self._allow_list = allow_list
+    def __init__(self, settings: Settings) -> None:
+        """Raises InvalidRequest for an empty or malformed allow-list."""
+        self.issuer = settings.oidc_issuer.rstrip("/")
+        self._client_id = settings.oidc_client_id
+        self._client_secret = settings.oidc_client_secret.get_secret_value()
+        self._claim = settings.oidc_claim  # of an ID token; it names the owner
+        self._allow_list = AllowList.of(settings)
         self.visits = RateLimit(VISITS_PER_MINUTE)
         self._description = ProviderMetadata(self._fetch_discovery)
         self._keys = ProviderMetadata(lambda: self._ask("GET", self._description.read().jwks_uri, KeySet))
-
-    @classmethod
-    def of(cls, settings: Settings) -> "Provider | None":
-        """Return the provider; None if unset. Raises InvalidRequest for a bad allow-list."""
-        if not settings.oidc_issuer:
-            return None
-        return cls(
-            settings.oidc_issuer,
-            settings.oidc_client_id,
-            settings.oidc_client_secret.get_secret_value(),
-            settings.oidc_claim,
-            AllowList.of(settings),
-        )
 
     @property
     def name(self) -> str:

@@ -57,7 +57,7 @@ def test_a_schedule_says_whether_it_was_timed_inside_a_model(
 
     def time_inside(session: Session) -> None:
         alone = Contexts(session).get(owned.context_id)
-        session.get_one(Schedule, fast).context_id = Contexts(session).ensure_timed_as(alone, timing).id
+        session.get_one(Schedule, fast).context_id = Contexts(session).ensure_like(alone, evaluator=timing).id
 
     owned.write(time_inside)
     told = coordinator.http.get("/schedules").json()["items"]

@@ -10,7 +10,6 @@ from mallorn.costmodels.decision_columns import WIDTH, read_tiling
 from mallorn.costmodels.labels import labels
 from mallorn.costmodels.metrics import pairwise_accuracy
 from mallorn.costmodels.testing import easy_data
-from mallorn.searchers.decision_features import FEATURES
 from mallorn.searchers.space import Candidate
 from mallorn.searchers.synthetic_space import TILED, UNROLLS, SyntheticSpace
 
@@ -25,8 +24,9 @@ GOOD = (8, 4, 2, 4, 4, 4, 1, 32, 16, 8, 1, 0)
 
 
 def test_tiles_and_unrolling_are_where_workers_put_them() -> None:
-    assert FEATURES == WIDTH
-    tiles = read_tiling(SPACE.features([Candidate(TILED, GOOD)]))
+    features = SPACE.features([Candidate(TILED, GOOD)])
+    assert features.shape == (1, WIDTH)
+    tiles = read_tiling(features)
     assert tiles.spatial[0, -2:].tolist() == [[1, 8, 4, 2, 4], [1, 4, 4, 1, 32]]
     assert tiles.spatial[0, :-2].prod() == 1
     assert tiles.reduction[0, -1].tolist() == [1, 16, 8]

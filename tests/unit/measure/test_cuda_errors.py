@@ -8,7 +8,7 @@ from tvm.error import RPCError
 
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
-from mallorn.kinds.cuda.device.cuda_errors import GPU_FAILED, explain_cuda_error, remove_kernel_source
+from mallorn.kinds.cuda.device.cuda_device import GPU_FAILED, explain_cuda_error, remove_kernel_source
 from mallorn.workers.device.rpc_handshake import DEATH_NOTICE
 from tests.fixtures.faulty_device import FaultyDevice, FaultySession, offering, raises
 from tests.unit.measure.test_faulty_device import timing_with, tried

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mallorn.core.values.machine import assume_typical_cpu
-from mallorn.searchers.decision_features import FEATURES
+from mallorn.costmodels.decision_columns import WIDTH
 from mallorn.searchers.decision_space import DecisionSpace
 from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Sketch, Space
 from mallorn.searchers.testing import assert_well_formed, split_by_choice
@@ -69,7 +69,7 @@ def test_whatever_the_sketches_children_obey_them(sketches: list[list[Choice]], 
     for candidate in family:
         assert_well_formed(space, candidate)
     assert all(space.well_formed(family))
-    assert space.features(family).shape == (len(family), FEATURES)
+    assert space.features(family).shape == (len(family), WIDTH)
     for parent, child in zip(parents, children, strict=True):
         parts = (split_by_choice(space.by_key[parent.sketch], c.decisions) for c in (parent, child))
         assert sum(before != after for before, after in zip(*parts, strict=True)) <= 1

@@ -2,14 +2,8 @@
 
 import numpy as np
 
-from mallorn.searchers.decision_features import (
-    DESCRIPTORS,
-    FEATURES,
-    SHARED,
-    SPATIAL_AXES,
-    SPATIAL_LEVELS,
-    compute_sketch_features,
-)
+from mallorn.costmodels.decision_columns import SHARED, SPATIAL_AXES, SPATIAL_LEVELS, WIDTH
+from mallorn.searchers.decision_features import DESCRIPTORS, compute_sketch_features
 from mallorn.searchers.space import Choice, ChoiceKind, Sketch
 
 LANE = SHARED + SPATIAL_AXES * SPATIAL_LEVELS - 1
@@ -40,7 +34,7 @@ def test_choices_beyond_the_columns_still_count_in_the_sums() -> None:
 def test_descriptors_are_padded_and_cut() -> None:
     assert row([], [], (7.0,))[:3].tolist() == [7.0, 0.0, 0.0]
     long = row([], [], tuple(range(DESCRIPTORS + 9)))
-    assert len(long) == FEATURES
+    assert len(long) == WIDTH
     assert long[:DESCRIPTORS].tolist() == list(range(DESCRIPTORS))
 
 

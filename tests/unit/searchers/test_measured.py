@@ -5,7 +5,7 @@ import pytest
 
 from mallorn.core.outcomes import Outcome
 from mallorn.searchers.base import Trial
-from mallorn.searchers.bounded_trial_history import fastest, latest
+from mallorn.searchers.pooled_searcher import fastest, latest
 from mallorn.searchers.synthetic_space import SyntheticSpace
 
 CANDIDATES = SyntheticSpace(64, 64, 64).sample(np.random.default_rng(0), 6)

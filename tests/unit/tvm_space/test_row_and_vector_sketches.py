@@ -11,7 +11,7 @@ from tvm.s_tir.schedule import Trace
 from mallorn.core.values.candidate import SKETCH_FACTS
 from mallorn.kinds.cuda.compiler.cuda_kernel_resources import compile_for_cuda
 from mallorn.kinds.cuda.compiler.cuda_rules import can_launch
-from mallorn.kinds.cuda.sketches import row_reductions, vector_products
+from mallorn.kinds.cuda.sketches import row_reductions, thread_sums
 from mallorn.searchers.decision_space import SketchRules
 from mallorn.workers.tvm.programs.parsed_program_cache import new_schedule, parse_module, parse_tvm_target
 from mallorn.workers.tvm.programs.program_blocks import arguments
@@ -21,10 +21,10 @@ from tests.fixtures.cuda_emulator import run_kernel
 from tests.unit.tvm_space import cuda_programs
 from tests.unit.tvm_space.cuda_sketches import HERE, assert_replayed
 
-KINDS = {vector_products.KIND, row_reductions.KIND}
+KINDS = {thread_sums.KIND, row_reductions.KIND}
 CASES = {
-    "vector": (vector_products, cuda_programs.product_with_vector(96, 136, "float16")),
-    "narrow columns": (vector_products, cuda_programs.product(3, 40, 64, "float32")),
+    "vector": (thread_sums, cuda_programs.product_with_vector(96, 136, "float16")),
+    "narrow columns": (thread_sums, cuda_programs.product(3, 40, 64, "float32")),
     "softmax": (row_reductions, cuda_programs.softmax(12, 136)),
     "softmax of odd rows": (row_reductions, cuda_programs.softmax(7, 101)),
     "layer norm": (row_reductions, cuda_programs.layer_norm(10, 192)),
@@ -72,7 +72,7 @@ def test_a_sketch_names_each_of_its_choices(name: str) -> None:
 
 def test_other_programs_have_no_such_sketches() -> None:
     for program in (cuda_programs.product(64, 64, 64), cuda_programs.transpose(32, 64)):
-        for kind in (vector_products, row_reductions):
+        for kind in (thread_sums, row_reductions):
             assert not list(kind.schedules(parse_module(program), parse_tvm_target(HERE)))
 
 
@@ -97,7 +97,7 @@ def test_a_record_of_a_candidate_is_replayed_by_tvm(name: str) -> None:
 @pytest.mark.parametrize("name", ["fp16 product with a vector", "softmax", "sums of columns"])
 def test_kernels_fit_registers(name: str) -> None:
     tir, parsed = cuda_programs.PROGRAMS[name](), parse_tvm_target(HERE)
-    kind = vector_products if "vector" in name else row_reductions
+    kind = thread_sums if "vector" in name else row_reductions
     for sketch in kind.schedules(parse_module(tir), parsed):
         valid = (s for s in (drawn(tir, sketch, seed) for seed in range(1, 20)) if can_launch(s.mod, parsed))
         (kernel,) = compile_for_cuda(next(valid).mod, parsed).kernels

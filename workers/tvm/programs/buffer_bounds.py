@@ -3,8 +3,8 @@
 TVM compiles an access without a check, so a wrong index reads or writes memory of the process.
 `check_function` walks a function and proves each index by TVM's arithmetic, from the extents of
 loops, the domains of blocks and the conditions around it. A number that arithmetic does not follow
-stands for every number of its type, so a program that clamps such a number passes. Pointers go
-only to functions of our graph passes.
+stands for every number of its type, so a program that clamps such a number passes. Pointers
+go only to functions of our graph passes.
 """
 
 import operator
@@ -104,8 +104,8 @@ def check_schedule(mod: Any) -> None:
 
 
 def _values_of_copies(function: Any, values: Mapping[int, Interval]) -> dict[int, Interval]:
-    """Return the values of buffers into which a schedule copies an argument of known values.
-    TVM sees to it that no element is read before it was written."""
+    """Return the values of buffers into which a schedule copies an argument of known
+    values. TVM sees to it that no element is read before it was written."""
     stores: dict[int, list[Any]] = {}
     for store in collect_nodes(function.body, tirx.BufferStore):
         stores.setdefault(hash(store.buffer), []).append(store.value)

@@ -36,8 +36,8 @@ class CompilerKind:
         yield from ()
 
     def opts_in(self, instructions: Sequence[Any], is_fixed: bool) -> bool:
-        """Return whether a candidate is postprocessed under the limits of its first design space.
-        `is_fixed` says that its sketch leaves no choice."""
+        """Return whether a candidate is postprocessed under the limits of its first design
+        space. `is_fixed` says that its sketch leaves no choice."""
         return False
 
     def needs_check(self, instructions: Sequence[Any], opts_in: bool) -> bool:

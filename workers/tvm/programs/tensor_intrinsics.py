@@ -15,8 +15,8 @@ _PACKAGE: Final = "tvm.s_tir.tensor_intrin"
 
 
 def load_intrinsics(target: str) -> None:
-    """Register the intrinsics that schedules for a target may use, and keep TVM from importing
-    all others. Call this before ``TuneContext`` and TVM's builders."""
+    """Register the intrinsics that schedules for a target may use, and keep TVM from
+    importing all others. Call this before ``TuneContext`` and TVM's builders."""
     _import_modules(compiler_kind(target).intrinsics)
 
 

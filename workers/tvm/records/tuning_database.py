@@ -1,5 +1,5 @@
-"""Write directories of schedules, read ones that may be damaged or untrusted, and convert their
-tuning records, of Mallorn or stock MetaSchedule, to workloads and candidates.
+"""Write directories of schedules, read ones that may be damaged or untrusted, and convert
+their tuning records, of Mallorn or stock MetaSchedule, to workloads and candidates.
 """
 
 import base64

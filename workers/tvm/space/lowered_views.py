@@ -56,9 +56,5 @@ def describe_executed(tir: str, target: str, schedule: Any) -> Matrix:
 
 
 def _generated_code(target: str, schedule: Any) -> str:
-    module = _remove_layout_rewrites(schedule)
+    module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
     return compiler_kind(target).generated_code(module, parse_tvm_target(target))
-
-
-def _remove_layout_rewrites(schedule: Any) -> Any:
-    return RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)

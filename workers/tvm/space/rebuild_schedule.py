@@ -123,8 +123,8 @@ def _loops_around(schedule: Any, realize: Any) -> list[Any]:
 
 
 def has_long_extremum(schedule: Any) -> bool:
-    """Return whether unrolled loops compute many maxima or minima in a row, with which an outer
-    loop goes on: LLVM's time grows exponentially with their number."""
+    """Return whether unrolled loops compute many maxima or minima in a row, with which an
+    outer loop goes on: LLVM's time grows exponentially with their number."""
     for realize in collect_nodes(schedule.mod["main"], SBlockRealize):
         terms = _variables_of_terms(realize)
         stores = collect_nodes(realize.block.body, BufferStore)

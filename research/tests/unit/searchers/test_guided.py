@@ -5,8 +5,7 @@ import pytest
 
 from mallorn.core.outcomes import Outcome
 from mallorn.searchers.base import Trial
-from mallorn.searchers.bounded_trial_history import fastest
-from mallorn.searchers.pooled_searcher import Request
+from mallorn.searchers.pooled_searcher import Request, fastest
 from mallorn.searchers.space import Candidate
 from mallorn.searchers.synthetic_space import RFACTOR, TILED, SyntheticSpace
 from mallorn_research.searchers.guided_walk import Directions, Guided
