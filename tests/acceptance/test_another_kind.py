@@ -80,6 +80,18 @@ def test_an_installed_kind_builds_candidates_that_compute_the_same_there(site: P
     np.testing.assert_allclose(computed, np.maximum(left @ right + bias, 0), rtol=1e-4, atol=1e-4)
 
 
+def test_an_installed_kind_keeps_its_contract(site: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLE)],
+        env=clean_environment(PYTHONPATH=f"{site}:{ROOT}"),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
 def run_kernel(folder: Path) -> None:
     system = unpacked("libc6-riscv64-cross") / "usr" / "riscv64-linux-gnu"
     emulator = unpacked("qemu-user-static") / "usr" / "bin" / "qemu-riscv64-static"
