@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 from mallorn.cli.doctor_checks.findings import Finding
 from mallorn.client.model_upload import ModelUpload
 from mallorn.client.onnx_export import find_model_file
-from mallorn.core.errors import HostFault, InvalidModel, MallornError, StorageFull
+from mallorn.core.errors import HostFault, InvalidModel, MallornError, PluginFailed, StorageFull
 from mallorn.core.installation import MissingPackage, missing_package
+from mallorn.core.registry import failed_kinds, list_kinds
 from mallorn.core.target_kind import TargetKind
 from mallorn.core.targets import LOCAL, NATIVE, Target
 from mallorn.stack.supervised_process import search_path
@@ -86,6 +87,16 @@ def check_shared_libraries() -> str:
         if imports[name].returncode:
             raise HostFault(f"{name} does not load: {reason}", hint=f"python -c 'import {name}'")
     return f"those of {', '.join(errors)} load" if errors else f"none of {', '.join(LINKED)} is installed"
+
+
+def check_kinds() -> str:
+    """Return the kinds of hardware. Raises PluginFailed if one of an installed package does not load."""
+    from mallorn.graphc.core.graph_kind import failed_graph_kinds
+
+    failed = [kind.message for kind in failed_kinds()] + list(failed_graph_kinds())
+    if failed:
+        raise PluginFailed("; ".join(failed), hint="repair or uninstall the package: docs/kinds.md")
+    return f"of hardware: {', '.join(sorted(kind.name for kind in list_kinds()))}"
 
 
 def check_free_space(data: Path) -> str:

@@ -5,7 +5,7 @@ folders `graph` of the kinds of hardware.
 """
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Final
@@ -34,11 +34,31 @@ class GraphKind:
         """Register the instructions that tuning records name."""
 
 
-@cache  # looking for packages takes milliseconds, and each compilation asks
 def graph_kinds() -> Mapping[str, GraphKind]:
-    """Return the kinds that differ from a CPU, by TVM's kind of target."""
-    packages = {entry.name: entry.value for entry in entry_points(group="mallorn.graph_kind")}
-    return {tvm_kind: _load(place) for tvm_kind, place in (packages | KINDS).items()}
+    """Return the kinds that differ from a CPU, by TVM's kind of target, without those that do not load."""
+    return {name: kind for name, kind in _load_kinds().items() if isinstance(kind, GraphKind)}
+
+
+def failed_graph_kinds() -> Sequence[str]:
+    """Return why kinds of installed packages do not load."""
+    return [kind for kind in _load_kinds().values() if isinstance(kind, str)]
+
+
+@cache  # looking for packages takes milliseconds, and each compilation asks
+def _load_kinds() -> Mapping[str, GraphKind | str]:
+    packages = {each.name: each.value for each in entry_points(group="mallorn.graph_kind")}
+    added = {name: _load_or_explain(place) for name, place in packages.items() if name not in KINDS}
+    return {**added, **{name: _load(place) for name, place in KINDS.items()}}
+
+
+def _load_or_explain(place: str) -> GraphKind | str:
+    """Load a package's kind; return the reason if that fails."""
+    try:
+        return _load(place)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # an imported module may raise anything, even SystemExit
+        return f"{place} does not load: {type(error).__name__}: {error}"
 
 
 def _load(place: str) -> GraphKind:
@@ -48,8 +68,12 @@ def _load(place: str) -> GraphKind:
 
 
 def graph_kind(tvm_kind: str) -> GraphKind:
-    """Return what the graph compiler does for targets of this kind of TVM."""
-    return graph_kinds().get(tvm_kind) or GraphKind()
+    """Return what the graph compiler does for targets of this kind of TVM. Raises ImportError if
+    the package that brings it does not load."""
+    kind = _load_kinds().get(tvm_kind) or GraphKind()
+    if isinstance(kind, str):
+        raise ImportError(f"{kind}; repair or uninstall its package")
+    return kind
 
 
 def graph_kind_of(target: Any) -> GraphKind:

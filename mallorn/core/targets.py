@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, Final, cast
 
 from mallorn.core.errors import InvalidTarget
-from mallorn.core.registry import VIRTUAL_DEVICES, list_kinds
+from mallorn.core.registry import VIRTUAL_DEVICES, failed_kinds, list_kinds
 from mallorn.core.storable_json import TOLD, check_storable, read_json
 from mallorn.core.target_kind import TargetAttrs, TargetKind
 
@@ -154,7 +154,7 @@ def _attributes(value: str | Mapping[str, object]) -> TargetAttrs:
         if name in _LISTS:
             attrs[name] = value.split(",")
     if kind not in _tvm_kinds():
-        raise InvalidTarget(f"unknown target {text[:TOLD]!r}", hint=_USE)
+        raise _unknown(f"unknown target {text[:TOLD]!r}", _USE)
     return cast(TargetAttrs, attrs)
 
 
@@ -167,11 +167,18 @@ def find_kind(attrs: TargetAttrs) -> TargetKind:
     known = _tvm_kinds()
     if tvm_kind not in known:
         message = f"unknown target kind {tvm_kind[:TOLD]!r}; known: {', '.join(sorted(known))}"
-        raise InvalidTarget(message, hint=_USE)
+        raise _unknown(message, _USE)
     machine = instruction_set(attrs) or platform.machine()
     names = ", ".join(kind.name for kind in list_kinds())
     message = f"no kind of hardware is installed for {machine[:TOLD]}; there are {names}"
-    raise InvalidTarget(message, hint="docs/adr/0129-a-kind-of-hardware-is-one-folder.md")
+    raise _unknown(message, "docs/kinds.md")
+
+
+def _unknown(message: str, hint: str) -> InvalidTarget:
+    """Return the error of a target that no kind owns; it names the kinds that do not load."""
+    failed = failed_kinds()
+    hint = "; ".join(kind.hint for kind in failed) or hint
+    return InvalidTarget("; ".join([message, *(kind.message for kind in failed)]), hint=hint)
 
 
 def kind_of_word(text: str) -> TargetKind | None:

@@ -1,6 +1,5 @@
 """The product's kinds of hardware keep their contract, and the kit finds a kind that breaks it."""
 
-import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -8,11 +7,11 @@ from typing import Final
 
 import pytest
 
-from mallorn.core.registry import find_plugins, list_kinds
 from mallorn.core.target_kind import TargetKind
 from mallorn.kinds.aarch64.kind import Aarch64
 from mallorn.kinds.cuda.kind import Cuda
 from mallorn.kinds.x86.kind import X86
+from tests.fixtures.planted_kinds import SOUND, installed
 from tests.kits.kinds import TargetKindTestCase
 
 
@@ -34,16 +33,6 @@ class TestCuda(TargetKindTestCase):
         return Cuda()
 
 
-#: A kind as a package brings it; what it does wrong follows.
-PLANTED: Final = """
-from mallorn.core.errors import InvalidTarget
-from mallorn.kinds.cpu import Cpu
-
-class Planted(Cpu):
-    name = "planted"
-    instruction_sets = frozenset({"riscv64"})
-    example = '{"kind":"llvm","mcpu":"a","mtriple":"riscv64-linux-gnu","num-cores":1}'
-"""
 COMPLETE: Final = "    def complete(self, attrs):\n"
 PARTS: Final = '    parts = {"BuilderKind": "planted_builder:Tools"}\n'
 BUILDER: Final = """
@@ -113,23 +102,9 @@ FAULTS: Final = {
 
 
 def planted(folder: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> Iterator[TargetKind]:
-    """Install a package with a kind that has a fault, for this process and its children."""
-    (folder / "planted.py").write_text(PLANTED + fault)
-    (folder / "planted_builder.py").write_text(BUILDER)
-    metadata = folder / "planted-1.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: planted\nVersion: 1\n")
-    (metadata / "entry_points.txt").write_text("[mallorn.kind]\nplanted = planted:Planted\n")
-    monkeypatch.syspath_prepend(folder)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    caches = (find_plugins, list_kinds)
-    for cached in caches:
-        cached.cache_clear()
-    yield import_module("planted").Planted()
-    for cached in caches:
-        cached.cache_clear()
-    for name in ("planted", "planted_builder"):
-        sys.modules.pop(name, None)
+    with installed(folder, monkeypatch, planted=SOUND + fault, planted_builder=BUILDER):
+        kind: TargetKind = import_module("planted").Planted()
+        yield kind
 
 
 @pytest.fixture(params=FAULTS)
