@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, cast
 
-from mallorn.core.errors import InvalidTarget
+from mallorn.core.errors import InvalidTarget, MissingPackage
 from mallorn.core.registry import VIRTUAL_DEVICES, failed_kinds, list_kinds
 from mallorn.core.storable_json import TOLD, check_storable, read_json
 from mallorn.core.target_kind import TargetAttrs, TargetKind
@@ -61,8 +61,11 @@ class Target:
 
     @cached_property
     def hardware(self) -> TargetKind:
-        """The kind of hardware that it names. Raises InvalidTarget if no installed kind does."""
-        return find_kind(self.attrs)
+        """The kind of hardware that it names. Raises MissingPackage if none that is installed does."""
+        try:
+            return find_kind(self.attrs)
+        except InvalidTarget as error:  # where the target was stored, a package brought its kind
+            raise MissingPackage(error.message, hint="install the package again: docs/kinds.md") from None
 
     @property
     def measured_by(self) -> TargetKind | None:
