@@ -1,6 +1,7 @@
 """Independent checks of what this machine needs to tune a model."""
 
 import os
+import platform
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -59,9 +60,11 @@ def run_check(name: str, check: Callable[[], str], necessary: bool = True) -> Fi
 def check_linker(toolchain: str = NATIVE) -> str:
     """Link a library as a test, by default for this host's CPU; then also say how other CPUs'
     are linked. Raises HostFault if that fails."""
-    from mallorn.workers.host.linker import check_linking
-    from mallorn.workers.process.toolchains import describe_cross_linkers
+    from mallorn.workers.host.linker import INSTALL_CROSS, check_linking
+    from mallorn.workers.process.toolchains import describe_cross_linkers, missing_tools
 
+    if lacks := missing_tools().get(toolchain):  # as workers report it
+        raise HostFault(f"this host lacks {lacks}", hint=INSTALL_CROSS)
     old_path = os.environ.get("PATH", os.defpath)
     os.environ["PATH"] = search_path()  # the linker is the one that the service finds
     try:
@@ -134,7 +137,8 @@ def check_tvm(graphs: "ModelCompiler", target: Target) -> str:
 
 
 def check_kernel(target: Target) -> str:
-    """Build and run a kernel in candidates' sandboxes. Raises HostFault if that fails."""
+    """Build a kernel in candidates' sandboxes, and run it unless it is for another CPU. Raises
+    HostFault if that fails."""
     from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
     from mallorn.workers.interfaces.whole_model_engine import Engine
     from mallorn.workers.subprocesses.errors import ChildError
@@ -143,17 +147,26 @@ def check_kernel(target: Target) -> str:
         room, env = Path(folder), {"PATH": search_path(), "TVM_NUM_THREADS": str(target.num_cores)}
         try:
             with CandidateCompiler(env=env, room=room) as maker, Engine(env=env, room=room) as runner:
-                [run] = runner.time_probes(folder, [maker.build_one_probe(target.text, folder)])
+                probe = maker.build_one_probe(target.text, folder)
+                if is_for_another_cpu(target):
+                    return f"a kernel was built; only a device for {target.toolchain} runs it"
+                [run] = runner.time_probes(folder, [probe])
         except ChildError as error:
             message = f"no kernel for {target} can be built and run here: {error.message}"
             raise HostFault(message, hint="mallorn doctor") from None
     return f"a kernel was built and ran in {run.mean_sec * 1e6:.1f} us"
 
 
+def is_for_another_cpu(target: Target) -> bool:
+    """Return whether a target is for CPUs of another instruction set than this host's."""
+    return target.runs_on_cores and target.toolchain not in (NATIVE, platform.machine())
+
+
 def resolve_target(text: str, is_elsewhere: bool) -> tuple[Target, str]:
     """Return the target, and a text that compares it with this machine's.
 
-    Raises InvalidTarget if this machine cannot run it, unless `is_elsewhere`.
+    Raises InvalidTarget if this machine cannot run it, unless the device `is_elsewhere`, as it must
+    be for another instruction set.
     """
     from mallorn.workers.device.detect_host import detect_target
     from mallorn.workers.device.target_support import check_executable, resolve_target
@@ -162,7 +175,7 @@ def resolve_target(text: str, is_elsewhere: bool) -> tuple[Target, str]:
     if text == LOCAL:
         return local_target, f"local is {local_target}"
     target = resolve_target(text)
-    if not is_elsewhere:
+    if not is_elsewhere and not is_for_another_cpu(target):
         check_executable(target)
     return target, f"{target}" if target == local_target else f"{target}; this machine is {local_target}"
 
