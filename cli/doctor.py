@@ -8,14 +8,9 @@ from typing import Annotated
 
 import typer
 
+from mallorn.cli import host_checks
 from mallorn.cli.doctor_checks.findings import Finding, print_findings
-from mallorn.cli.host_checks import (
-    check_free_space,
-    check_kinds,
-    check_linker,
-    check_shared_libraries,
-    run_check,
-)
+from mallorn.cli.host_checks import check_free_space, check_linker, check_shared_libraries, run_check
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import Address, JsonOption, client
 from mallorn.core.errors import Conflict
@@ -81,7 +76,7 @@ def _check_directory(config: Settings, backup: Path | None) -> Iterator[Finding]
     if find_spec("tvm"):  # candidates are built here
         yield run_check("compiler", check_linker)
     yield run_check("libraries", check_shared_libraries)
-    yield run_check("kinds", check_kinds)
+    yield run_check("kinds", host_checks.check_kinds)
     yield from _check_stored_data(config, backup)
     yield run_check("stack", lambda: stored_data.describe_running_service(directory), necessary=False)
     yield run_check("leftovers", lambda: stored_data.check_leftovers(directory), necessary=False)

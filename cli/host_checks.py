@@ -1,7 +1,6 @@
 """Independent checks of what this machine needs to tune a model."""
 
 import os
-import platform
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -61,9 +60,9 @@ def check_linker(toolchain: str = NATIVE) -> str:
     """Link a library as a test, by default for this host's CPU; then also say how other CPUs'
     are linked. Raises HostFault if that fails."""
     from mallorn.workers.host.linker import INSTALL_CROSS, check_linking
-    from mallorn.workers.process.toolchains import describe_cross_linkers, missing_tools
+    from mallorn.workers.process.toolchains import describe_cross_linkers, other_instruction_sets
 
-    if lacks := missing_tools().get(toolchain):  # as workers report it
+    if lacks := other_instruction_sets().get(toolchain):  # as workers report it
         raise HostFault(f"this host lacks {lacks}", hint=INSTALL_CROSS)
     old_path = os.environ.get("PATH", os.defpath)
     os.environ["PATH"] = search_path()  # the linker is the one that the service finds
@@ -93,12 +92,13 @@ def check_shared_libraries() -> str:
 
 
 def check_kinds() -> str:
-    """Return the kinds of hardware. Raises PluginFailed if one of an installed package does not load."""
-    from mallorn.graphc.core.graph_kind import failed_graph_kinds
+    """Return the kinds of hardware. Raises PluginFailed if a package's does not load."""
+    from mallorn.graphc.core.graph_kind import load_graph_kinds
 
-    failed = [kind.message for kind in failed_kinds()] + list(failed_graph_kinds())
+    failed = [each.message for each in failed_kinds()]
+    failed += [each for each in load_graph_kinds().values() if isinstance(each, str)]
     if failed:
-        raise PluginFailed("; ".join(failed), hint="repair or uninstall the package: docs/kinds.md")
+        raise PluginFailed("; ".join(failed), hint="repair the package: docs/kinds.md")
     return f"of hardware: {', '.join(sorted(kind.name for kind in list_kinds()))}"
 
 
@@ -137,10 +137,10 @@ def check_tvm(graphs: "ModelCompiler", target: Target) -> str:
 
 
 def check_kernel(target: Target) -> str:
-    """Build a kernel in candidates' sandboxes, and run it unless it is for another CPU. Raises
-    HostFault if that fails."""
+    """Build a kernel in a sandbox; run it unless it is for another CPU. Raises HostFault."""
     from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
     from mallorn.workers.interfaces.whole_model_engine import Engine
+    from mallorn.workers.process.toolchains import other_instruction_sets
     from mallorn.workers.subprocesses.errors import ChildError
 
     with TemporaryDirectory(prefix="mallorn-check-") as folder:
@@ -148,8 +148,8 @@ def check_kernel(target: Target) -> str:
         try:
             with CandidateCompiler(env=env, room=room) as maker, Engine(env=env, room=room) as runner:
                 probe = maker.build_one_probe(target.text, folder)
-                if is_for_another_cpu(target):
-                    return f"a kernel was built; only a device for {target.toolchain} runs it"
+                if target.toolchain in other_instruction_sets():
+                    return f"a kernel was built; a device for {target.toolchain} can run it"
                 [run] = runner.time_probes(folder, [probe])
         except ChildError as error:
             message = f"no kernel for {target} can be built and run here: {error.message}"
@@ -157,25 +157,20 @@ def check_kernel(target: Target) -> str:
     return f"a kernel was built and ran in {run.mean_sec * 1e6:.1f} us"
 
 
-def is_for_another_cpu(target: Target) -> bool:
-    """Return whether a target is for CPUs of another instruction set than this host's."""
-    return target.runs_on_cores and target.toolchain not in (NATIVE, platform.machine())
-
-
 def resolve_target(text: str, is_elsewhere: bool) -> tuple[Target, str]:
     """Return the target, and a text that compares it with this machine's.
 
-    Raises InvalidTarget if this machine cannot run it, unless the device `is_elsewhere`, as it must
-    be for another instruction set.
+    Raises InvalidTarget if this machine cannot run it, unless its device `is_elsewhere`.
     """
     from mallorn.workers.device.detect_host import detect_target
     from mallorn.workers.device.target_support import check_executable, resolve_target
+    from mallorn.workers.process.toolchains import other_instruction_sets
 
     local_target = detect_target()
     if text == LOCAL:
         return local_target, f"local is {local_target}"
     target = resolve_target(text)
-    if not is_elsewhere and not is_for_another_cpu(target):
+    if not is_elsewhere and target.toolchain not in other_instruction_sets():
         check_executable(target)
     return target, f"{target}" if target == local_target else f"{target}; this machine is {local_target}"
 

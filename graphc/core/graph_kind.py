@@ -5,7 +5,7 @@ folders `graph` of the kinds of hardware.
 """
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Final
@@ -35,42 +35,31 @@ class GraphKind:
 
 
 def graph_kinds() -> Mapping[str, GraphKind]:
-    """Return the kinds that differ from a CPU, by TVM's kind of target, without those that do not load."""
-    return {name: kind for name, kind in _load_kinds().items() if isinstance(kind, GraphKind)}
-
-
-def failed_graph_kinds() -> Sequence[str]:
-    """Return why kinds of installed packages do not load."""
-    return [kind for kind in _load_kinds().values() if isinstance(kind, str)]
+    """Return the kinds that load and differ from a CPU, by TVM's kind of target."""
+    return {name: kind for name, kind in load_graph_kinds().items() if isinstance(kind, GraphKind)}
 
 
 @cache  # looking for packages takes milliseconds, and each compilation asks
-def _load_kinds() -> Mapping[str, GraphKind | str]:
-    packages = {each.name: each.value for each in entry_points(group="mallorn.graph_kind")}
-    added = {name: _load_or_explain(place) for name, place in packages.items() if name not in KINDS}
-    return {**added, **{name: _load(place) for name, place in KINDS.items()}}
+def load_graph_kinds() -> Mapping[str, GraphKind | str]:
+    """Return the kinds; for one that does not load, the reason."""
+    packages = {entry.name: entry.value for entry in entry_points(group="mallorn.graph_kind")}
+    return {name: _load(place) for name, place in (packages | KINDS).items()}
 
 
-def _load_or_explain(place: str) -> GraphKind | str:
-    """Load a package's kind; return the reason if that fails."""
-    try:
-        return _load(place)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # an imported module may raise anything, even SystemExit
-        return f"{place} does not load: {type(error).__name__}: {error}"
-
-
-def _load(place: str) -> GraphKind:
+def _load(place: str) -> GraphKind | str:
     module, _, name = place.partition(":")
-    kind: GraphKind = getattr(importlib.import_module(module), name)()
+    try:
+        kind: GraphKind = getattr(importlib.import_module(module), name)()
+    except BaseException as error:  # an imported module may raise anything, even SystemExit
+        if place in KINDS.values() or isinstance(error, KeyboardInterrupt):
+            raise
+        return f"{place} does not load: {type(error).__name__}: {error}"
     return kind
 
 
 def graph_kind(tvm_kind: str) -> GraphKind:
-    """Return what the graph compiler does for targets of this kind of TVM. Raises ImportError if
-    the package that brings it does not load."""
-    kind = _load_kinds().get(tvm_kind) or GraphKind()
+    """Return what it does for targets of this kind of TVM. Raises ImportError."""
+    kind = load_graph_kinds().get(tvm_kind) or GraphKind()
     if isinstance(kind, str):
         raise ImportError(f"{kind}; repair or uninstall its package")
     return kind

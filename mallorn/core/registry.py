@@ -138,8 +138,8 @@ _RESEARCH_MODULE: Final = RESEARCH.replace("-", "_")
 
 @cache
 def list_kinds() -> Sequence[TargetKind]:
-    """Return the kinds of hardware of the service, and those of installed packages that load."""
-    return [kind for kind in _load_kinds().values() if isinstance(kind, TargetKind)]
+    """Return the kinds of hardware, without those of packages that do not load."""
+    return [kind for kind in _load_kinds().values() if not isinstance(kind, PluginFailed)]
 
 
 def failed_kinds() -> Sequence[PluginFailed]:
@@ -149,25 +149,19 @@ def failed_kinds() -> Sequence[PluginFailed]:
 
 @cache
 def _load_kinds() -> Mapping[str, TargetKind | PluginFailed]:
-    own = REGISTRY["kind"]
-    packages = {
-        name: _load_kind(name, place) for name, place in find_plugins("kind").items() if name not in own
-    }
-    return {**packages, **{name: _load(place)() for name, place in own.items()}}
+    places = {**find_plugins("kind"), **REGISTRY["kind"]}
+    return {name: _load_kind(name, place) for name, place in places.items()}
 
 
 def _load_kind(name: str, location: str) -> TargetKind | PluginFailed:
     try:
-        kind = _load(location)()
-        if not isinstance(kind, TargetKind):
-            raise TypeError(f"{location} is no {TargetKind.__module__}.{TargetKind.__name__}")
-        _ = kind.name, kind.tvm_kinds, kind.example  # they have no defaults
-    except KeyboardInterrupt:
-        raise
+        kind: TargetKind = _load(location)()
+        _ = kind.part, kind.name, kind.tvm_kinds, kind.example  # a kind has all
     except BaseException as error:  # an imported module may raise anything, even SystemExit
-        message = f"the kind of hardware {name} does not load: {type(error).__name__}: {error}"
-        hint = f"repair or uninstall the package with {location}"
-        return PluginFailed(message, hint=hint, seam="kind", name=name)
+        if name in REGISTRY["kind"] or isinstance(error, KeyboardInterrupt):
+            raise
+        reason = f"does not load: {type(error).__name__}: {error}"
+        return PluginFailed(f"the kind of hardware {name} {reason}", hint=f"repair {location}")
     return kind
 
 

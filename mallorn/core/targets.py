@@ -61,11 +61,11 @@ class Target:
 
     @cached_property
     def hardware(self) -> TargetKind:
-        """The kind of hardware that it names. Raises MissingPackage if none that is installed does."""
+        """The kind of hardware that it names. Raises MissingPackage if it is not installed."""
         try:
             return find_kind(self.attrs)
-        except InvalidTarget as error:  # where the target was stored, a package brought its kind
-            raise MissingPackage(error.message, hint="install the package again: docs/kinds.md") from None
+        except InvalidTarget as error:  # it was installed when the target was stored
+            raise MissingPackage(error.message, hint="install it again: docs/kinds.md") from None
 
     @property
     def measured_by(self) -> TargetKind | None:
@@ -156,8 +156,6 @@ def _attributes(value: str | Mapping[str, object]) -> TargetAttrs:
         attrs[name] = int(value) if _NUMBER.fullmatch(value) else value
         if name in _LISTS:
             attrs[name] = value.split(",")
-    if kind not in _tvm_kinds():
-        raise _unknown(f"unknown target {text[:TOLD]!r}", _USE)
     return cast(TargetAttrs, attrs)
 
 
@@ -167,21 +165,17 @@ def find_kind(attrs: TargetAttrs) -> TargetKind:
     for kind in list_kinds():
         if tvm_kind in kind.tvm_kinds and kind.owns(attrs):
             return kind
-    known = _tvm_kinds()
-    if tvm_kind not in known:
+    known, hint = _tvm_kinds(), _USE
+    if tvm_kind in known:
+        machine = instruction_set(attrs) or platform.machine()
+        names = ", ".join(kind.name for kind in list_kinds())
+        message = f"no kind of hardware is installed for {machine[:TOLD]}; there are {names}"
+        hint = "docs/kinds.md"
+    else:
         message = f"unknown target kind {tvm_kind[:TOLD]!r}; known: {', '.join(sorted(known))}"
-        raise _unknown(message, _USE)
-    machine = instruction_set(attrs) or platform.machine()
-    names = ", ".join(kind.name for kind in list_kinds())
-    message = f"no kind of hardware is installed for {machine[:TOLD]}; there are {names}"
-    raise _unknown(message, "docs/kinds.md")
-
-
-def _unknown(message: str, hint: str) -> InvalidTarget:
-    """Return the error of a target that no kind owns; it names the kinds that do not load."""
-    failed = failed_kinds()
-    hint = "; ".join(kind.hint for kind in failed) or hint
-    return InvalidTarget("; ".join([message, *(kind.message for kind in failed)]), hint=hint)
+    for failed in failed_kinds():
+        message, hint = f"{message}; {failed.message}", failed.hint
+    raise InvalidTarget(message, hint=hint)
 
 
 def kind_of_word(text: str) -> TargetKind | None:

@@ -60,12 +60,11 @@ def survey(session: Session, target_id: int, target: Target) -> TargetSurvey:
     fresh = Devices(session).list(FRESH_SEC, target_id=target_id)
     devices = [device for device in fresh if not device.info.stopped]
     claims, open_rounds = FairShares(session).claims(target_id)
-    jobs = tuple(JobShare(c.id, c.owner, c.priority, c.share_pass, c.owner_pass) for c in claims)
+    workers = Workers(session).list_tuning()
     try:
         hardware, toolchain = target.measured_by, target.toolchain
     except MissingPackage:  # `plan_job` tells each job
-        return TargetSurvey((), None, 0, jobs, frozenset(), frozenset())
-    workers = Workers(session).list_tuning()
+        hardware, toolchain = None, ""
     able = [row for row in workers if not row.info.missing_tools.get(toolchain)]
     lack = None if able else explain_lack(workers, toolchain)
     if not target.virtual_device:
@@ -82,7 +81,7 @@ def survey(session: Session, target_id: int, target: Target) -> TargetSurvey:
         devices=tuple(devices),
         lack=lack,
         max_new_rounds=max(0, max_open_rounds - open_rounds),
-        jobs=jobs,
+        jobs=tuple(JobShare(c.id, c.owner, c.priority, c.share_pass, c.owner_pass) for c in claims),
         able=frozenset(claim.id for claim in claims if claim.able),
         wanting=frozenset(claim.id for claim in claims if claim.wants_rounds),
     )

@@ -51,7 +51,7 @@ class Waker:
         if state is JobState.TUNING:
             self.wake(queues.PLAN, job_id)
         elif state is JobState.FINISHING:
-            with suppress(MissingPackage):  # workers that have its kind find the work without a message
+            with suppress(MissingPackage):  # workers look for work once a second, too
                 self.wake(queues.WORK, queues.capability(Target(target).toolchain))
         else:
             self.wake(queues.WORK, queues.IMPORT)

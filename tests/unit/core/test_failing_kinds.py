@@ -9,7 +9,7 @@ from mallorn.cli.host_checks import check_kinds, run_check
 from mallorn.core.errors import InvalidTarget
 from mallorn.core.registry import find_plugins, list_kinds, locations
 from mallorn.core.targets import kind_of_word, parse_target
-from mallorn.graphc.core.graph_kind import GraphKind, failed_graph_kinds, graph_kind, graph_kinds
+from mallorn.graphc.core.graph_kind import GraphKind, graph_kind, graph_kinds
 from tests.fixtures.planted_kinds import SOUND, installed
 
 OWN = {"x86", "aarch64", "cuda"}
@@ -17,7 +17,7 @@ RISCV = {"kind": "llvm", "mtriple": "riscv64-linux-gnu", "num-cores": 1}
 SOURCES = {
     "import planted_that_is_not_here\n": "ModuleNotFoundError: No module named 'planted_that_is_not_here'",
     "raise SystemExit(3)\n": "SystemExit: 3",
-    "Planted = dict\n": "TypeError: planted:Planted is no mallorn.core.target_kind.TargetKind",
+    "Planted = dict\n": "AttributeError: 'dict' object has no attribute 'part'",
     f"{SOUND}    def __init__(self):\n        1 / 0\n": "ZeroDivisionError: division by zero",
     "from mallorn.core.target_kind import TargetKind as Planted\n": "abstract",
     f"{SOUND}    del example\n": "AttributeError: 'Planted' object has no attribute 'example'",
@@ -47,7 +47,7 @@ def test_a_target_of_it_is_refused_and_the_package_named(
     with pytest.raises(InvalidTarget, match="the kind of hardware planted does not load: ") as refused:
         parse_target(target)
     assert reason in refused.value.message
-    assert refused.value.hint == "repair or uninstall the package with planted:Planted"
+    assert refused.value.hint == "repair planted:Planted"
 
 
 def test_the_doctor_names_it(reason: str) -> None:
@@ -71,4 +71,4 @@ def test_a_part_of_the_graph_compiler_that_does_not_load_stops_its_targets_alone
         with pytest.raises(ImportError, match=r"planted_graph:Planted does not load: .*_not_here.*uninstall"):
             graph_kind("hexagon")
         assert not run_check("kinds", check_kinds).ok
-    assert failed_graph_kinds() == []
+    assert run_check("kinds", check_kinds).ok
