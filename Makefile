@@ -221,7 +221,7 @@ lock: ## write the files of requirements/ anew from PyPI: all of it for a checko
 	  --custom-compile-command 'make lock'"
 	eval "$$compile" pyproject.toml --extra fleet --group dev $(UPGRADE) -o requirements/lock.txt
 	sed '/--hash/d; s/ \\$$//' requirements/lock.txt > build/lock/versions.txt
-	for role in 'service server fleet' 'worker worker fleet' 'device device'; do
+	for role in 'service server fleet' 'worker worker fleet cross' 'device device'; do
 	  set -- $$role
 	  $(PYTHON) requirements/role.py "$${@:2}" > build/lock/role.in
 	  eval "$$compile" build/lock/role.in -c build/lock/versions.txt -o requirements/$$1.txt

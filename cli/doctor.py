@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from mallorn.cli import host_checks
 from mallorn.cli.doctor_checks.findings import Finding, print_findings
 from mallorn.cli.host_checks import check_free_space, check_linker, check_shared_libraries, run_check
 from mallorn.cli.terminal.output import Address, JsonOption, client
@@ -73,6 +74,7 @@ def _check_directory(config: Settings, backup: Path | None) -> Iterator[Finding]
     if find_spec("tvm"):  # candidates are built here
         yield run_check("compiler", check_linker)
     yield run_check("libraries", check_shared_libraries)
+    yield run_check("kinds", host_checks.check_kinds)
     yield from _check_stored_data(config, backup)
     yield run_check("stack", lambda: stored_data.describe_running_service(directory), necessary=False)
     yield run_check("leftovers", lambda: stored_data.check_leftovers(directory), necessary=False)

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 from mallorn.cli.doctor_checks.findings import Finding
 from mallorn.client.model_upload import ModelUpload
 from mallorn.client.onnx_export import find_model_file
-from mallorn.core.errors import HostFault, InvalidModel, MallornError, StorageFull
+from mallorn.core.errors import HostFault, InvalidModel, MallornError, PluginFailed, StorageFull
 from mallorn.core.installation import MissingPackage, missing_package
+from mallorn.core.registry import failed_kinds, list_kinds
 from mallorn.core.target_kind import TargetKind
 from mallorn.core.targets import LOCAL, NATIVE, Target
 from mallorn.stack.supervised_process import search_path
@@ -58,9 +59,11 @@ def run_check(name: str, check: Callable[[], str], necessary: bool = True) -> Fi
 def check_linker(toolchain: str = NATIVE) -> str:
     """Link a library as a test, by default for this host's CPU; then also say how other
     CPUs' are linked. Raises HostFault if that fails."""
-    from mallorn.workers.host.linker import check_linking
-    from mallorn.workers.process.toolchains import describe_cross_linkers
+    from mallorn.workers.host.linker import INSTALL_CROSS, check_linking
+    from mallorn.workers.process.toolchains import describe_cross_linkers, other_instruction_sets
 
+    if lacks := other_instruction_sets().get(toolchain):  # as workers report it
+        raise HostFault(f"this host lacks {lacks}", hint=INSTALL_CROSS)
     old_path = os.environ.get("PATH", os.defpath)
     os.environ["PATH"] = search_path()  # the linker is the one that the service finds
     try:
@@ -86,6 +89,17 @@ def check_shared_libraries() -> str:
         if imports[name].returncode:
             raise HostFault(f"{name} does not load: {reason}", hint=f"python -c 'import {name}'")
     return f"those of {', '.join(errors)} load" if errors else f"none of {', '.join(LINKED)} is installed"
+
+
+def check_kinds() -> str:
+    """Return the kinds of hardware. Raises PluginFailed if a package's does not load."""
+    from mallorn.graphc.core.graph_kind import load_graph_kinds
+
+    failed = [each.message for each in failed_kinds()]
+    failed += [each for each in load_graph_kinds().values() if isinstance(each, str)]
+    if failed:
+        raise PluginFailed("; ".join(failed), hint="repair the package: docs/kinds.md")
+    return f"of hardware: {', '.join(sorted(kind.name for kind in list_kinds()))}"
 
 
 def check_free_space(data: Path) -> str:
@@ -123,16 +137,20 @@ def check_tvm(graphs: "ModelCompiler", target: Target) -> str:
 
 
 def check_kernel(target: Target) -> str:
-    """Build and run a kernel in candidates' sandboxes. Raises HostFault if that fails."""
+    """Build a kernel in a sandbox; run it unless it is for another CPU. Raises HostFault."""
     from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
     from mallorn.workers.interfaces.whole_model_engine import Engine
+    from mallorn.workers.process.toolchains import other_instruction_sets
     from mallorn.workers.subprocesses.errors import ChildError
 
     with TemporaryDirectory(prefix="mallorn-check-") as folder:
         room, env = Path(folder), {"PATH": search_path(), "TVM_NUM_THREADS": str(target.num_cores)}
         try:
             with CandidateCompiler(env=env, room=room) as maker, Engine(env=env, room=room) as runner:
-                [run] = runner.time_probes(folder, [maker.build_one_probe(target.text, folder)])
+                probe = maker.build_one_probe(target.text, folder)
+                if target.toolchain in other_instruction_sets():
+                    return f"a kernel was built; a device for {target.toolchain} can run it"
+                [run] = runner.time_probes(folder, [probe])
         except ChildError as error:
             message = f"no kernel for {target} can be built and run here: {error.message}"
             raise HostFault(message, hint="mallorn doctor") from None
@@ -142,16 +160,17 @@ def check_kernel(target: Target) -> str:
 def resolve_target(text: str, is_elsewhere: bool) -> tuple[Target, str]:
     """Return the target, and a text that compares it with this machine's.
 
-    Raises InvalidTarget if this machine cannot run it, unless `is_elsewhere`.
+    Raises InvalidTarget if this machine cannot run it, unless its device `is_elsewhere`.
     """
     from mallorn.workers.device.detect_host import detect_target
     from mallorn.workers.device.target_support import check_executable, resolve_target
+    from mallorn.workers.process.toolchains import other_instruction_sets
 
     local_target = detect_target()
     if text == LOCAL:
         return local_target, f"local is {local_target}"
     target = resolve_target(text)
-    if not is_elsewhere:
+    if not is_elsewhere and target.toolchain not in other_instruction_sets():
         check_executable(target)
     return target, f"{target}" if target == local_target else f"{target}; this machine is {local_target}"
 

@@ -34,22 +34,35 @@ class GraphKind:
         """Register the instructions that tuning records name."""
 
 
-@cache  # looking for packages takes milliseconds, and each compilation asks
 def graph_kinds() -> Mapping[str, GraphKind]:
-    """Return the kinds that differ from a CPU, by TVM's kind of target."""
+    """Return the kinds that load and differ from a CPU, by TVM's kind of target."""
+    return {name: kind for name, kind in load_graph_kinds().items() if isinstance(kind, GraphKind)}
+
+
+@cache  # looking for packages takes milliseconds, and each compilation asks
+def load_graph_kinds() -> Mapping[str, GraphKind | str]:
+    """Return the kinds; for one that does not load, the reason."""
     packages = {entry.name: entry.value for entry in entry_points(group="mallorn.graph_kind")}
-    return {tvm_kind: _load(place) for tvm_kind, place in (packages | KINDS).items()}
+    return {name: _load(place) for name, place in (packages | KINDS).items()}
 
 
-def _load(place: str) -> GraphKind:
+def _load(place: str) -> GraphKind | str:
     module, _, name = place.partition(":")
-    kind: GraphKind = getattr(importlib.import_module(module), name)()
+    try:
+        kind: GraphKind = getattr(importlib.import_module(module), name)()
+    except BaseException as error:  # an imported module may raise anything, even SystemExit
+        if place in KINDS.values() or isinstance(error, KeyboardInterrupt):
+            raise
+        return f"{place} does not load: {type(error).__name__}: {error}"
     return kind
 
 
 def graph_kind(tvm_kind: str) -> GraphKind:
-    """Return what the graph compiler does for targets of this kind of TVM."""
-    return graph_kinds().get(tvm_kind) or GraphKind()
+    """Return what it does for targets of this kind of TVM. Raises ImportError."""
+    kind = load_graph_kinds().get(tvm_kind) or GraphKind()
+    if isinstance(kind, str):
+        raise ImportError(f"{kind}; repair or uninstall its package")
+    return kind
 
 
 def graph_kind_of(target: Any) -> GraphKind:

@@ -138,9 +138,31 @@ _RESEARCH_MODULE: Final = RESEARCH.replace("-", "_")
 
 @cache
 def list_kinds() -> Sequence[TargetKind]:
-    """Return the kinds of hardware of the service and of installed packages."""
+    """Return the kinds of hardware, without those of packages that do not load."""
+    return [kind for kind in _load_kinds().values() if not isinstance(kind, PluginFailed)]
+
+
+def failed_kinds() -> Sequence[PluginFailed]:
+    """Return why kinds of hardware of installed packages do not load."""
+    return [kind for kind in _load_kinds().values() if isinstance(kind, PluginFailed)]
+
+
+@cache
+def _load_kinds() -> Mapping[str, TargetKind | PluginFailed]:
     places = {**find_plugins("kind"), **REGISTRY["kind"]}
-    return [_load(location)() for location in places.values()]
+    return {name: _load_kind(name, place) for name, place in places.items()}
+
+
+def _load_kind(name: str, location: str) -> TargetKind | PluginFailed:
+    try:
+        kind: TargetKind = _load(location)()
+        _ = kind.part, kind.name, kind.tvm_kinds, kind.example  # a kind has all
+    except BaseException as error:  # an imported module may raise anything, even SystemExit
+        if name in REGISTRY["kind"] or isinstance(error, KeyboardInterrupt):
+            raise
+        reason = f"does not load: {type(error).__name__}: {error}"
+        return PluginFailed(f"the kind of hardware {name} {reason}", hint=f"repair {location}")
+    return kind
 
 
 def locations(seam: str) -> Mapping[str, str]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, cast
 
-from mallorn.core.errors import InvalidTarget
-from mallorn.core.registry import VIRTUAL_DEVICES, list_kinds
+from mallorn.core.errors import InvalidTarget, MissingPackage
+from mallorn.core.registry import VIRTUAL_DEVICES, failed_kinds, list_kinds
 from mallorn.core.storable_json import TOLD, check_storable, read_json
 from mallorn.core.target_kind import TargetAttrs, TargetKind
 
@@ -61,8 +61,11 @@ class Target:
 
     @cached_property
     def hardware(self) -> TargetKind:
-        """The kind of hardware that it names. Raises InvalidTarget if no installed kind does."""
-        return find_kind(self.attrs)
+        """The kind of hardware that it names. Raises MissingPackage if it is not installed."""
+        try:
+            return find_kind(self.attrs)
+        except InvalidTarget as error:  # it was installed when the target was stored
+            raise MissingPackage(error.message, hint="install it again: docs/kinds.md") from None
 
     @property
     def measured_by(self) -> TargetKind | None:
@@ -153,8 +156,6 @@ def _attributes(value: str | Mapping[str, object]) -> TargetAttrs:
         attrs[name] = int(value) if _NUMBER.fullmatch(value) else value
         if name in _LISTS:
             attrs[name] = value.split(",")
-    if kind not in _tvm_kinds():
-        raise InvalidTarget(f"unknown target {text[:TOLD]!r}", hint=_USE)
     return cast(TargetAttrs, attrs)
 
 
@@ -164,14 +165,17 @@ def find_kind(attrs: TargetAttrs) -> TargetKind:
     for kind in list_kinds():
         if tvm_kind in kind.tvm_kinds and kind.owns(attrs):
             return kind
-    known = _tvm_kinds()
-    if tvm_kind not in known:
+    known, hint = _tvm_kinds(), _USE
+    if tvm_kind in known:
+        machine = instruction_set(attrs) or platform.machine()
+        names = ", ".join(kind.name for kind in list_kinds())
+        message = f"no kind of hardware is installed for {machine[:TOLD]}; there are {names}"
+        hint = "docs/kinds.md"
+    else:
         message = f"unknown target kind {tvm_kind[:TOLD]!r}; known: {', '.join(sorted(known))}"
-        raise InvalidTarget(message, hint=_USE)
-    machine = instruction_set(attrs) or platform.machine()
-    names = ", ".join(kind.name for kind in list_kinds())
-    message = f"no kind of hardware is installed for {machine[:TOLD]}; there are {names}"
-    raise InvalidTarget(message, hint="docs/adr/0129-a-kind-of-hardware-is-one-folder.md")
+    for failed in failed_kinds():
+        message, hint = f"{message}; {failed.message}", failed.hint
+    raise InvalidTarget(message, hint=hint)
 
 
 def kind_of_word(text: str) -> TargetKind | None:

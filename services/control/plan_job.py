@@ -224,6 +224,7 @@ def plan_job(
     step = _JobStep(session, row, options, draft)
     try:
         options.check_all_readable()
+        toolchain = row.target.toolchain
         check_allowed_classes(step.options, settings().plugins)
         with convert_plugin_errors(("policy", step.options.policy), ("families", step.options.families)):
             turn, jobs = PlannedJob(messages=group_into_families(session, row, options)), Jobs(session)
@@ -239,7 +240,6 @@ def plan_job(
                 if job.cause != Cause.OTHER:  # it waited for a device
                     jobs.set_step(job_id, job.step)
                 if job.context_id is None:  # the target's first device sets it
-                    toolchain = row.target.toolchain
                     context_id = ensure_measuring_context(session, comparable[0], options, toolchain)
                     jobs.bind_context(job_id, context_id)
                     step.row = FairShares(session).job_to_plan(job_id)

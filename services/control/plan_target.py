@@ -12,7 +12,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from mallorn.core.errors import MallornError, StorageFull, Unavailable
+from mallorn.core.errors import MallornError, MissingPackage, StorageFull, Unavailable
 from mallorn.core.log_setup import Turn, log_facts, log_survived_error
 from mallorn.core.os_errors import explain_os_error
 from mallorn.core.queues import Message
@@ -60,7 +60,11 @@ def survey(session: Session, target_id: int, target: Target) -> TargetSurvey:
     fresh = Devices(session).list(FRESH_SEC, target_id=target_id)
     devices = [device for device in fresh if not device.info.stopped]
     claims, open_rounds = FairShares(session).claims(target_id)
-    workers, toolchain = Workers(session).list_tuning(), target.toolchain
+    workers = Workers(session).list_tuning()
+    try:
+        hardware, toolchain = target.measured_by, target.toolchain
+    except MissingPackage:  # `plan_job` tells each job
+        hardware, toolchain = None, ""
     able = [row for row in workers if not row.info.missing_tools.get(toolchain)]
     lack = None if able else explain_lack(workers, toolchain)
     if not target.virtual_device:
@@ -70,7 +74,6 @@ def survey(session: Session, target_id: int, target: Target) -> TargetSurvey:
             lack = explain_lack(near, toolchain, NEAR)
     width = sum(row.info.width for row in able)
     # A round for each device with a worker, or several, and spare ones.
-    hardware = target.measured_by
     places = width if hardware is None else len(devices) * hardware.rounds_per_device
     busy = max(1, min(places, width))
     max_open_rounds = busy + ceil(busy / DEVICES_PER_SPARE) if places else 0

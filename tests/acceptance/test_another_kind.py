@@ -1,5 +1,6 @@
 """A kind of hardware in a package of its own: RISC-V, compiled for here and run by an emulator."""
 
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -10,11 +11,15 @@ import numpy as np
 import pytest
 from tvm_ffi.libinfo import find_include_path
 
-from tests.fixtures.command_line import ROOT, clean_environment
+from tests.fixtures.command_line import ROOT, clean_environment, path_with_mallorn
 from tests.fixtures.debian import unpacked
+from tests.fixtures.tutorials import blocks
 
 EXAMPLE: Final = ROOT / "examples" / "riscv64"
 MOST_LINES: Final = 150
+PAGE: Final = ROOT / "docs" / "kinds.md"
+#: As a reader installs it, but into a folder, and without what this Python has.
+PIP: Final = "python -m pip install --quiet --no-build-isolation --no-deps --target {site} "
 SIZES: Final = (32, 48, 64)
 #: Prints the kinds that targets find, and the call that built a candidate.
 BUILD: Final = """
@@ -78,6 +83,24 @@ def test_an_installed_kind_builds_candidates_that_compute_the_same_there(site: P
     run_kernel(tmp_path)
     computed = np.fromfile(tmp_path / "out.bin", "float32").reshape(rows, columns)
     np.testing.assert_allclose(computed, np.maximum(left @ right + bias, 0), rtol=1e-4, atol=1e-4)
+
+
+def test_what_the_page_on_kinds_types_works(tmp_path: Path) -> None:
+    (tmp_path / "examples").mkdir()
+    subprocess.run(["cp", "-r", str(EXAMPLE), str(tmp_path / "examples")], check=True)
+    site, path = tmp_path / "site", path_with_mallorn(tmp_path / "bin")
+    typed = "\n".join(block.code for block in blocks(PAGE.read_text()) if block.language == "sh")
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", typed.replace("pip install ziglang ", PIP.format(site=site))],
+        env=clean_environment(PYTHONPATH=f"{site}:{ROOT}", PATH=path, MALLORN_DATA_DIR=str(tmp_path)),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "a kernel was built; a device for riscv64 can run it" in done.stdout
+    assert re.search(r"\d+ passed", done.stdout)
 
 
 def run_kernel(folder: Path) -> None:

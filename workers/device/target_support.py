@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Final
 
-from mallorn.core.errors import InvalidTarget
+from mallorn.core.errors import InvalidTarget, MissingPackage
 from mallorn.core.targets import LOCAL, Target, kind_of_word, parse_target
 from mallorn.graphc.export.cpu_features import ARCHITECTURES, FIELDS, FLAGS
 from mallorn.workers.device import detect_host
@@ -47,8 +47,11 @@ def resolve_target(text: str) -> Target:
 def find_unsupported_reason(target: Target, required: Mapping[str, str] | None = None) -> str:
     """Return why this host cannot execute code compiled for the target; empty if it can.
     `required` holds the target's `needed_flags`; if it is None, TVM's LLVM lists them."""
-    if not target.runs_on_cores:
-        return device_kind(target).why_unsupported(target)
+    try:
+        if not target.runs_on_cores:
+            return device_kind(target).why_unsupported(target)
+    except MissingPackage as error:
+        return error.message
     cores = detect_host.available_cores()
     if target.num_cores > cores:
         return f"the target has {target.num_cores} cores, but this machine has {cores}"

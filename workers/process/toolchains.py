@@ -20,7 +20,8 @@ def missing_tools() -> Mapping[str, str]:
 
 def other_instruction_sets() -> Mapping[str, str]:
     """Return what this host lacks to link for each instruction set but its own; empty: nothing."""
-    return {name: _missing_linker(name) for name in EMULATIONS if name != platform.machine()}
+    has_zig, others = find_zig() is not None, sorted(EMULATIONS.keys() - {platform.machine()})
+    return {name: "" if has_zig else f"zig for {name} ({INSTALL_CROSS})" for name in others}
 
 
 def describe_cross_linkers() -> str:
@@ -28,8 +29,3 @@ def describe_cross_linkers() -> str:
     others = other_instruction_sets().items()
     words = {name: f"needs {lacks}" if lacks else link_command(name)[0] for name, lacks in others}
     return "; ".join(f"{name}: {text}" for name, text in words.items())
-
-
-def _missing_linker(instruction_set: str) -> str:
-    """Return what is missing to build for another instruction set: zig, which also compiles C."""
-    return "" if find_zig() else f"zig for {instruction_set} ({INSTALL_CROSS})"

@@ -96,7 +96,7 @@ def similar_targets(
 def describe_target(target: Target) -> str:
     """Describe a target to users: its processor and, for a CPU, its number of cores."""
     processor = target.attrs.get("mcpu") or target.attrs.get("arch") or target.kind
-    return f"{processor} with {target.num_cores} cores" if target.runs_on_cores else processor
+    return f"{processor} with {target.num_cores} cores" if "num-cores" in target.attrs else processor
 
 
 def _answer(

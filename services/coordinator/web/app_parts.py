@@ -1,6 +1,7 @@
 """Resources that requests share: settings, database, artifact store, message sender."""
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Annotated, Final, Self
@@ -10,7 +11,7 @@ from fastapi import Depends, Request
 from kombu.exceptions import OperationalError
 
 from mallorn.core import queues
-from mallorn.core.errors import Unavailable
+from mallorn.core.errors import MissingPackage, Unavailable
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
 from mallorn.core.targets import Target
@@ -50,7 +51,8 @@ class Waker:
         if state is JobState.TUNING:
             self.wake(queues.PLAN, job_id)
         elif state is JobState.FINISHING:
-            self.wake(queues.WORK, queues.capability(Target(target).toolchain))
+            with suppress(MissingPackage):  # workers look for work once a second, too
+                self.wake(queues.WORK, queues.capability(Target(target).toolchain))
         else:
             self.wake(queues.WORK, queues.IMPORT)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -265,3 +266,34 @@ def test_a_host_that_builds_for_a_gpu_elsewhere_needs_no_driver(
 
 def test_nobody_is_told_of_cuda_who_did_not_ask_for_it(tmp_path: Path) -> None:
     assert "driver" not in run("--data", tmp_path).stdout
+
+
+OTHER: Final = "x86_64" if platform.machine() == "aarch64" else "aarch64"
+FOR_OTHER: Final = f'{{"kind":"llvm","mtriple":"{OTHER}-linux-gnu","num-cores":64}}'
+
+
+def findings(*words: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    result = run("--json", *words)
+    return result.exit_code, {each["name"]: each for each in json.loads(result.stdout)}
+
+
+def test_without_a_device_this_host_is_asked_whether_it_builds_for_another_cpu(
+    asked: dict[str, Any], tmp_path: Path
+) -> None:
+    asked.pop("check_kernel")
+    code, found = findings("--target", FOR_OTHER, "--data", str(tmp_path))
+    assert code == 0, found
+    assert found["kernel"]["words"] == f"a kernel was built; a device for {OTHER} can run it"
+    assert "makes shared libraries" in found["linker"]["words"]
+
+
+def test_a_host_that_cannot_link_for_another_cpu_says_what_it_lacks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lacks = f"zig for {OTHER} (pip install ziglang)"
+    monkeypatch.setattr("mallorn.workers.process.toolchains.find_zig", lambda: None)
+    code, found = findings("--target", FOR_OTHER, "--data", str(tmp_path))
+    assert code == ExitCode.CHECK_FAILED
+    assert found["target"]["ok"]
+    assert found["linker"]["words"] == f"this host lacks {lacks}"
+    assert found["linker"]["hint"] == "pip install ziglang"

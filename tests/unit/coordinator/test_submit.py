@@ -194,7 +194,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"target": "llvm"}, "num-cores"),
     ({"target": {"kind": "llvm", "num-cores": 2, "mcpus": "x"}}, "unknown target key 'mcpus'"),
     ({"target": "{"}, "not valid JSON"),
-    ({"target": "nonsense"}, "unknown target 'nonsense'"),
+    ({"target": "nonsense"}, "unknown target kind 'nonsense'"),
     ({"target": 3}, "target"),
     ({"target": {"kind": "lvm", "num-cores": 2}}, "unknown target kind 'lvm'; known: c, cuda, llvm"),
     ({"surprise": 1}, "surprise: there is no such field"),

@@ -10,8 +10,6 @@ import pytest
 
 from benchmarks.house_tree import ROOMS
 from mallorn.core.errors import InvalidTarget
-from mallorn.core.registry import list_kinds
-from mallorn.core.target_kind import TargetKind
 from mallorn.core.targets import kind_of_word, parse_target
 
 ROOT: Final = Path(__file__).parents[3]
@@ -34,13 +32,6 @@ def test_no_file_outside_its_folder_names_a_kind_of_accelerator() -> None:
     files = {file for room in rooms for file in room.rglob("*.py") if "node_modules" not in file.parts}
     naming = {file.relative_to(ROOT).as_posix() for file in files if NAMES_A_KIND.search(file.read_text())}
     assert naming - LISTS == set()
-
-
-@pytest.mark.parametrize("kind", list_kinds(), ids=lambda kind: kind.name)
-def test_an_example_of_a_kind_is_a_target_of_it(kind: TargetKind) -> None:
-    target = parse_target(kind.example)
-    assert target.hardware.name == kind.name
-    assert parse_target(target.text) == target, "its canonical form stays"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from mallorn.core.host_id import host_id
 from mallorn.core.settings import Settings
@@ -19,11 +20,14 @@ from mallorn.db.repositories.jobs import Jobs, NewJob
 from mallorn.db.repositories.stored_files import Models
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.session import Database
+from mallorn.db.tables import TargetRow
 from mallorn.stack import run_stack
 from mallorn.stack.run_stack import DeviceDemand, DevicesOnDemand
+from mallorn.workers.device.target_support import find_unsupported_reason
 from tests.fixtures.rows import explanation_of
 
 OLDER = parse_target({"kind": "llvm", "mcpu": "haswell", "num-cores": 2})
+REMOVED = Target('{"kind":"vulkan","max_num_threads":256}')
 FOREIGN = parse_target({"kind": "cuda", "arch": "sm_80"})
 
 
@@ -159,3 +163,19 @@ def test_a_job_that_no_device_measures_wants_none(place: Place, demand: DeviceDe
     demand.update_targets()
     assert demand.targets == frozenset()
     assert place.asked == []
+
+
+def test_a_job_whose_kind_of_hardware_is_missing_keeps_no_other_from_a_device(
+    place: Place, demand: DeviceDemand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, _ = place.job(FOREIGN), place.job(OLDER)
+    with place.database.transaction() as session:  # an earlier version knew its kind
+        session.execute(update(TargetRow).where(TargetRow.key == FOREIGN.key).values(text=REMOVED.text))
+    monkeypatch.setattr(demand, "_why_not", lambda target: why_not(place, target))
+    demand.update_targets()
+    assert demand.targets == {OLDER}
+    assert "this machine cannot run it, unknown target kind 'vulkan'" in place.explanation(job)
+
+
+def why_not(place: Place, target: Target) -> str:
+    return find_unsupported_reason(target) if target == REMOVED else place.why_not(target)
