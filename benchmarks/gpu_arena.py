@@ -57,8 +57,8 @@ BASELINES: Final = {
 }
 PAGE: Final = Path("docs/systems.md")
 HEADING: Final = "| system | options | what it brings | on a GPU |"
-NOT_MEASURED: Final = "not measured"
-NO_GAIN: Final = "no"  # gain shown, as the page explains
+NOT_MEASURED: Final = "?"
+NO_GAIN: Final = "-"
 _COLUMNS: Final = (
     ("trials", ".1f"),
     ("trials_over_chance", ".2f"),
