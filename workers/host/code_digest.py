@@ -18,7 +18,7 @@ from mallorn.core.registry import list_kinds
 from mallorn.core.targets import NATIVE
 from mallorn.graphc.export.zip_graphc import digest
 from mallorn.workers.host.builder_kind import BuilderKind
-from mallorn.workers.host.linker import find_c_compiler, link_command
+from mallorn.workers.host.linker import EMULATIONS, find_c_compiler, link_command
 from mallorn.workers.subprocesses.typed_method import Served
 
 CHARS: Final = 12
@@ -46,6 +46,8 @@ def current_builder_name(toolchain: str = NATIVE) -> str:
     """Return the name, stored with results, of the code and the tools that build candidates."""
     own = {name for name, owner in _own_tools().items() if owner == toolchain}
     tools = {name: part for name, part in code_parts().items() if name in _TOOLS | own}
+    if toolchain in EMULATIONS:
+        tools["linker"] = _linker_version(toolchain)
     return f"{current_code_name()}.{_short_hash(tools)}"
 
 
@@ -58,11 +60,7 @@ def is_code_of(code: str, builder: str) -> bool:
 def code_parts() -> Mapping[str, str]:
     """Return digests and versions of everything that affects generated code, by name: our
     packages, TVM, the C compiler, the linker, and kinds' own compilers. The result is cached."""
-    try:
-        linker = link_command()[0]
-    except HostFault:
-        linker = None
-    tools = {"compiler": _version_of(find_c_compiler()), "linker": _version_of(linker)}
+    tools = {"compiler": _version_of(find_c_compiler()), "linker": _linker_version(NATIVE)}
     for kind in list_kinds():
         for name, (program, line) in kind.part(BuilderKind).tool_versions().items():
             tools[name] = _version_of(program, line)
@@ -106,13 +104,22 @@ def _short_hash(parts: Mapping[str, str]) -> str:
     return sha256(repr(sorted(parts.items())).encode()).hexdigest()[:CHARS]
 
 
-def _version_of(program: str | None, line: int = 0) -> str:
+@cache
+def _linker_version(toolchain: str) -> str:
+    try:
+        program, *options = link_command(toolchain)
+    except HostFault:
+        return ABSENT
+    return _version_of(program, 0, *options)
+
+
+def _version_of(program: str | None, line: int = 0, *options: str) -> str:
     """Return a program's name and one line of its `--version`, by default the first."""
     if program is None:
         return ABSENT
     try:
         process = subprocess.run(
-            [program, "--version"],
+            [program, *options, "--version"],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

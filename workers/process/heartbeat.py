@@ -14,9 +14,9 @@ from sqlalchemy.orm import Session
 from mallorn.core.errors import MallornError
 from mallorn.core.host_id import host_id
 from mallorn.core.log_setup import log_survived_error
-from mallorn.core.registry import list_kinds, list_runnable_cost_models
+from mallorn.core.registry import list_runnable_cost_models
 from mallorn.core.states import WorkKind
-from mallorn.core.targets import parse_target
+from mallorn.core.targets import NATIVE, parse_target
 from mallorn.core.values.fleet import WorkerInfo
 from mallorn.db.repositories.base import ERROR_CHARS
 from mallorn.db.repositories.claim_and_release_work import WorkerAbility
@@ -98,9 +98,7 @@ class Heartbeat:
             tvm_version=TVM_VERSION,
             builder=current_builder_name(),
             accelerator_builders={
-                kind.name: current_builder_name(kind.name)
-                for kind in list_kinds()
-                if not kind.runs_on_cores and kind.name not in lacking
+                name: current_builder_name(name) for name in missing_tools().keys() - lacking - {NATIVE}
             },
             missing_tools=dict(missing_tools()),
         )

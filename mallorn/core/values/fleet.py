@@ -114,7 +114,7 @@ class WorkerInfo(Value):
         str, Field(description="TVM, code, compiler and linker that build for CPUs; empty: not reported.")
     ] = ""
     accelerator_builders: Annotated[
-        dict[str, str], Field(description="The same, with compilers of their own, by toolchain.")
+        dict[str, str], Field(description="The same by toolchain, with its own compilers and linker.")
     ] = Field(default_factory=dict)
     missing_tools: Annotated[
         dict[str, str], Field(description="By toolchain, what it lacks to build with it; empty: nothing.")

@@ -1,20 +1,25 @@
 """One digest names the code that generates code."""
 
+import platform
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from mallorn.core.targets import NATIVE
 from mallorn.kinds.cuda.kind import Cuda
 from mallorn.workers.host import code_digest as code
+from mallorn.workers.host.linker import NoLinker
 
 
 @pytest.fixture(autouse=True)
 def _asked_anew() -> Iterator[None]:
-    code.code_parts.cache_clear()
+    for cached in (caches := (code.code_parts, code._linker_version)):
+        cached.cache_clear()
     yield
-    code.code_parts.cache_clear()
+    for cached in caches:
+        cached.cache_clear()
 
 
 def _parts(monkeypatch: pytest.MonkeyPatch, parts: Mapping[str, str]) -> str:
@@ -77,7 +82,8 @@ def test_a_linker_of_another_version_changes_it(tmp_path: Path, monkeypatch: pyt
     for version in ("18.1", "19.0"):
         program.write_text(f"#!/bin/sh\necho LLD {version}\necho more\n")
         program.chmod(0o755)
-        monkeypatch.setattr(code, "link_command", lambda: (str(program), "-shared"))
+        monkeypatch.setattr(code, "link_command", lambda _: (str(program), "-shared"))
+        code._linker_version.cache_clear()
         code.code_parts.cache_clear()
         assert code.code_parts()["linker"] == f"ld.lld LLD {version}"
         seen.add(code.current_builder_name())
@@ -88,3 +94,22 @@ def test_a_host_without_compiler_has_a_digest_too(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(code, "find_c_compiler", lambda: str(tmp_path / "gone"))
     code.code_parts.cache_clear()
     assert code.code_parts()["compiler"] == code.ABSENT
+
+
+def test_the_linker_for_another_instruction_set_names_only_its_builder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = "x86_64" if platform.machine() == "aarch64" else "aarch64"
+    before = {toolchain: code.current_builder_name(toolchain) for toolchain in (NATIVE, Cuda.name, other)}
+    own = code._linker_version(NATIVE)
+    monkeypatch.setattr(code, "_linker_version", lambda name: "another" if name == other else own)
+    after = {toolchain: code.current_builder_name(toolchain) for toolchain in before}
+    assert [toolchain for toolchain in before if before[toolchain] != after[toolchain]] == [other]
+    assert code.current_builder_name(platform.machine()) == before[NATIVE]
+
+
+def test_a_host_that_cannot_link_for_an_instruction_set_still_names_its_builder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(code, "link_command", Mock(side_effect=NoLinker))
+    assert code._linker_version("riscv64") == code.ABSENT
