@@ -11,8 +11,6 @@ class Cpu(TargetKind):
     """CPUs of one instruction set. A target without `mtriple` is for the host that builds."""
 
     tvm_kinds: ClassVar = frozenset({"llvm", "c"})
-    #: Names in LLVM's triples, and of machines as `uname -m` spells them.
-    instruction_sets: ClassVar[frozenset[str]]
 
     def owns(self, attrs: TargetAttrs) -> bool:
         machine = platform.machine().lower()

@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,7 +42,7 @@ _COMMON: Final = ("+neon", "+dotprod", "+fullfp16")
 #: Instructions of each board, and the processor that is emulated.
 BOARDS: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "dotprod": (_COMMON, "neoverse-n1"),
-    "i8mm": ((*_COMMON, "+i8mm", "+bf16"), "neoverse-v1"),
+    "i8mm": ((*_COMMON, "+i8mm", "+bf16"), "max"),
 }
 
 
@@ -76,11 +77,20 @@ def _run_jobs(board: str, names: list[str], trials: int, folder: Path, cells: Ce
         running, key = data.read_stack(), (data.path / "rpc.key").read_text()
         assert running is not None
         words = ["--target", json.dumps(target), "--tracker", running.tracker, "--name", board]
-        with emulated_device(words, folder / "board", key, cpu):
+        with emulated_device(words, folder / "board", key, cpu) as device:
+            _wait_until_it_joined(stack.api, device, folder / "board" / "device.log")
             for name in names:
                 result = _run_job(stack.api, name, target, trials, folder / f"{name}.onnx", cpu)
                 cells.keep(f"{name}_{board}", {"network": name, "board": board, **result, **describe_host()})
                 print(_line(name, board, result), flush=True)
+
+
+def _wait_until_it_joined(api: Client, device: "subprocess.Popen[bytes]", log: Path) -> None:
+    """Wait for the device; exit with what it said if it ends."""
+    while not any(listed.info.machine == "aarch64" for listed in api.devices()):
+        if device.poll() is not None:
+            sys.exit(f"the emulated device ended: {log.read_text()[-2000:]}")
+        time.sleep(0.5)
 
 
 def _run_job(

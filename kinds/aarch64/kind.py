@@ -11,5 +11,5 @@ class Aarch64(Cpu):
         "CompilerKind": "mallorn.kinds.aarch64.aarch64_compiler:Aarch64Compiler",
         "RecipeKind": "mallorn.kinds.aarch64.aarch64_recipes:Aarch64Recipes",
     }
-    instruction_sets: ClassVar = frozenset({"aarch64"})
+    instruction_sets: ClassVar = {"aarch64": "aarch64linux"}
     example: ClassVar = '{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mattr": ["+neon"], "num-cores": 4}'

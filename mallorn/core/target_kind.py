@@ -64,6 +64,8 @@ class TargetKind(ABC):
     parts: ClassVar[Mapping[str, str]] = {}
     #: Names that it adds to seams of the registry, as there.
     names: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    #: Instruction sets of its CPUs as LLVM's triples name them, each as `ld.lld -m` calls it.
+    instruction_sets: ClassVar[Mapping[str, str]] = {}
     #: Whether programs run on the cores of their host, and not on an accelerator.
     runs_on_cores: ClassVar[bool] = True
     #: Whether its speed is measured by probes.

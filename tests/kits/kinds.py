@@ -21,12 +21,15 @@ from mallorn.core.target_kind import TargetAttrs, TargetKind
 from mallorn.core.targets import parse_target
 from mallorn.core.values.machine import MachineKind
 from mallorn.graphc.core.graph_kind import graph_kind
+from mallorn.graphc.export.build_library import cross_compiler
 from mallorn.workers.device.device_kind import AcceleratorLoad, DeviceKind
 from mallorn.workers.host.builder_kind import BuilderKind
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
-from mallorn.workers.process.toolchains import missing_tools
+from mallorn.workers.process.toolchains import missing_tools, other_instruction_sets
+from mallorn.workers.tvm.compile.compile_model import compile_object
 from mallorn.workers.tvm.network.graph_recipes import recipe_for
 from mallorn.workers.tvm.network.recipe_kind import RecipeKind
+from mallorn.workers.tvm.network.run_recipe_passes import as_tvm_target
 
 #: Modules of the base classes of parts, which a kind names in `parts`.
 PARTS: Final = {
@@ -173,7 +176,14 @@ class TargetKindTestCase:
         assert all(command in missing for command in lacks), "workers do not name the command"
 
     def test_every_host_says_what_it_lacks_for_its_toolchain(self, kind: TargetKind) -> None:
-        assert parse_target(kind.example).toolchain in missing_tools(), "no host knows how to link for it"
+        toolchain = parse_target(kind.example).toolchain
+        assert toolchain in missing_tools(), f"no host links for {toolchain}: name it in `instruction_sets`"
+
+    def test_zig_compiles_c_for_its_cpus_where_it_is_installed(self, kind: TargetKind) -> None:
+        toolchain = parse_target(kind.example).toolchain
+        if kind.runs_on_cores and other_instruction_sets().get(toolchain) == "":
+            command = cross_compiler(as_tvm_target(parse_target(kind.example).text))
+            assert compile_object("int one(void) { return 1; }", (), tuple(command)), command
 
     def test_compilers_are_programs_with_names_of_their_own(self, kind: TargetKind) -> None:
         for name, (program, line) in kind.part(BuilderKind).tool_versions().items():

@@ -18,7 +18,7 @@ from mallorn.core.registry import list_kinds
 from mallorn.core.targets import NATIVE
 from mallorn.graphc.export.zip_graphc import digest
 from mallorn.workers.host.builder_kind import BuilderKind
-from mallorn.workers.host.linker import EMULATIONS, find_c_compiler, link_command
+from mallorn.workers.host.linker import emulations, find_c_compiler, link_command
 from mallorn.workers.subprocesses.typed_method import Served
 
 CHARS: Final = 12
@@ -46,7 +46,7 @@ def current_builder_name(toolchain: str = NATIVE) -> str:
     """Return the name, stored with results, of the code and the tools that build candidates."""
     own = {name for name, owner in _own_tools().items() if owner == toolchain}
     tools = {name: part for name, part in code_parts().items() if name in _TOOLS | own}
-    if toolchain in EMULATIONS:
+    if toolchain in emulations():
         tools["linker"] = _linker_version(toolchain)
     return f"{current_code_name()}.{_short_hash(tools)}"
 

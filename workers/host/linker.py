@@ -5,7 +5,7 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from importlib.util import find_spec
@@ -15,14 +15,13 @@ from typing import Any, Final
 
 from mallorn.core.errors import HostFault, StorageFull
 from mallorn.core.os_errors import explain_os_error
+from mallorn.core.registry import list_kinds
 from mallorn.core.targets import NATIVE
 
 INSTALL: Final = "apt-get install gcc"
 MOST_CHARS: Final = 600  # of a linker's words that are kept
 LEAST_FREE_BYTES: Final = 1 << 20
 INSTALL_CROSS: Final = "pip install ziglang"
-#: What linkers call the instruction sets of targets.
-EMULATIONS: Final = {"aarch64": "aarch64linux", "riscv64": "elf64lriscv", "x86_64": "elf_x86_64"}
 _LLD = ("ld.lld",)  # it links for all of LLVM's instruction sets
 _LINKERS = (*_LLD, "ld")
 _NO_PROGRAM: Final = frozenset({errno.ENOENT, errno.EACCES, errno.ENOEXEC})
@@ -33,13 +32,19 @@ class NoLinker(HostFault):
     """No linker and no C compiler is installed; TVM needs one to make libraries."""
 
 
+def emulations() -> Mapping[str, str]:
+    """Return what linkers call the instruction sets of the kinds of CPUs."""
+    return {name: text for kind in list_kinds() for name, text in kind.instruction_sets.items()}
+
+
 @lru_cache(maxsize=8)
 def link_command(instruction_set: str = NATIVE) -> tuple[str, ...]:
     """Return the command that links for an instruction set, without output and inputs: the
     host's own for its own and for accelerators, else lld, zig's, or the GNU cross linker.
     Raises NoLinker."""
-    is_own = instruction_set not in EMULATIONS or instruction_set == platform.machine()
-    emulation = EMULATIONS.get(platform.machine() if is_own else instruction_set)
+    known = emulations()
+    is_own = instruction_set not in known or instruction_set == platform.machine()
+    emulation = known.get(platform.machine() if is_own else instruction_set)
     options = ("-m", emulation, "-shared") if emulation else ("-shared",)
     for name in _LINKERS if is_own else _LLD:
         if path := shutil.which(name):

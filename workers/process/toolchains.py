@@ -7,7 +7,7 @@ from functools import cache
 from mallorn.core.registry import list_kinds
 from mallorn.core.targets import NATIVE
 from mallorn.workers.host.builder_kind import BuilderKind
-from mallorn.workers.host.linker import EMULATIONS, INSTALL_CROSS, find_zig, link_command
+from mallorn.workers.host.linker import INSTALL_CROSS, emulations, find_zig, link_command
 
 
 @cache
@@ -20,7 +20,7 @@ def missing_tools() -> Mapping[str, str]:
 
 def other_instruction_sets() -> Mapping[str, str]:
     """Return what this host lacks to link for each instruction set but its own; empty: nothing."""
-    has_zig, others = find_zig() is not None, sorted(EMULATIONS.keys() - {platform.machine()})
+    has_zig, others = find_zig() is not None, sorted(emulations().keys() - {platform.machine()})
     return {name: "" if has_zig else f"zig for {name} ({INSTALL_CROSS})" for name in others}
 
 

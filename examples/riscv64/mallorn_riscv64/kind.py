@@ -7,7 +7,7 @@ from mallorn.kinds.cpu import Cpu
 
 class Riscv64(Cpu):
     name: ClassVar = "riscv64"
-    instruction_sets: ClassVar = frozenset({"riscv64"})
+    instruction_sets: ClassVar = {"riscv64": "elf64lriscv"}
     parts: ClassVar = {"CompilerKind": "mallorn_riscv64.compiler:Riscv64Compiler"}
     example: ClassVar = (
         '{"kind": "llvm", "mtriple": "riscv64-linux-gnu", "mattr": ["+m", "+a", "+f", "+d"], "mabi": "lp64d",'

@@ -10,7 +10,7 @@ import pytest
 from mallorn.core.errors import HostFault
 from mallorn.core.states import RoundState
 from mallorn.core.targets import parse_target
-from mallorn.workers.host.linker import EMULATIONS, link_command
+from mallorn.workers.host.linker import emulations, link_command
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
 from mallorn.workers.interfaces.tensor_arguments import Arguments
 from mallorn.workers.measure.build_candidates import Builds
@@ -32,7 +32,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A PATH whose `ld.lld` prints a sentence and fails for the other instruction set, on a host with zig."""
     linker = tmp_path / "tools" / "ld.lld"
     linker.parent.mkdir()
-    fails = f"*{EMULATIONS[OTHER]}*) echo no libraries today; exit 1;;"
+    fails = f"*{emulations()[OTHER]}*) echo no libraries today; exit 1;;"
     linker.write_text(f'#!/bin/sh\ncase "$*" in {fails} esac\n')
     linker.chmod(0o755)
     monkeypatch.setenv("PATH", f"{linker.parent}:/usr/bin:/bin")
