@@ -23,6 +23,7 @@ from mallorn.client.progress_lines import FirstExport
 from mallorn.core.errors import Conflict, ExitCode, NotFound
 from mallorn.core.labels import format_labels, parse_labels
 from mallorn.core.states import JobState
+from mallorn.core.targets import LOCAL
 from mallorn.core.values.job import JobStatus
 from mallorn.results.speedup import compare_with_onnxruntime
 from mallorn.wording import describe_results
@@ -66,13 +67,14 @@ def submit(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="An ONNX file, or the id of an uploaded model.")
     ],
+    target: job_options.TargetOption = LOCAL,
+    *,
     effort: job_options.EffortOptions,
     auto: job_options.AutoOption = False,
     name: Annotated[str | None, typer.Option(help="Name of the job; default: the file's.")] = None,
     priority: Annotated[int, typer.Option(help="A job with a higher priority gets devices first.")] = 0,
     label: job_options.LabelOption = None,
     inputs: job_options.InputsOption = None,
-    *,
     options: job_options.JobFlags,
     as_json: output.JsonOption = False,
     place: output.Place,
@@ -88,7 +90,7 @@ def submit(
 
             fix_free_dimensions(Path(upload), options, asks=not as_json)
         model_id = upload_with_bar(api, str(upload), inputs)
-        job = api.submit(model_id, *effort, job_name, priority, labels=labels, **options)
+        job = api.submit(model_id, target, *effort, job_name, priority, labels=labels, **options)
     if as_json:
         return output.print_json(job.body)
     output.stdout().print(job.id)
@@ -246,7 +248,7 @@ def watch(
                     output.print_json_line({"id": event.id, "kind": event.kind, "payload": event.payload})
             else:
                 first = FirstExport(handle, f"mallorn schedules {handle.id}{origin.data_option}")
-                show_until_ended(handle, output.stderr(), first, verbose=True)
+                show_until_ended({"": first}, output.stderr(), verbose=True)
         except KeyboardInterrupt:
             output.print_note(
                 f"job {handle.id} goes on; stop it with   mallorn jobs cancel {handle.id}{origin.data_option}"

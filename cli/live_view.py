@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -143,28 +143,44 @@ def select_slowest_tasks(tasks: Sequence[TaskStatus], count: int) -> list[TaskSt
 
 
 def show_until_ended(
-    job: Job,
+    firsts: Mapping[str, FirstExport],
     console: Console,
-    first: FirstExport,
     verbose: bool = False,
     check_runs: Callable[[], None] = lambda: None,
-) -> JobStatus:
-    """Show a job until it ends, announce its first export, and return the final status.
+) -> None:
+    """Show jobs in one view until all have ended or are stuck, and announce their first exports.
 
-    On a terminal it shows a live bar (with `verbose`, also the curve and the table of
-    tasks), else lines. `check_runs` is called when the service does not answer; it raises
-    Unavailable if the service ended.
+    The names of `firsts` precede what is shown of their jobs. On a terminal each job has a
+    live bar (with `verbose`, also the curve and the table of tasks), else lines.
+    `check_runs` is called when the service does not answer; it raises Unavailable if the
+    service ended.
     """
-    if not console.is_terminal:
-        say = partial(console.print, markup=False, soft_wrap=True)
-        return _until_final(job, _print_messages_once(LineView(say).show, console, first), check_runs)
-    bar = BarView(job, console)
-    view: BarView | WholeView = WholeView(job, console, bar) if verbose else bar
-    with Live(view.render(), console=console, refresh_per_second=4, get_renderable=view.render):
-        return _until_final(job, _print_messages_once(view.show, console, first), check_runs)
+    views: list[BarView | WholeView] = []
+    shows: list[tuple[Job, Show]] = []
+    width = max(map(len, firsts))
+    for name, first in firsts.items():
+        label = f"{name:<{width}}  " if name else ""
+        show = LineView(partial(_print_labelled, console, label)).show
+        if console.is_terminal:
+            bar = BarView(first.job, console, label)
+            views.append(WholeView(first.job, console, bar) if verbose else bar)
+            show = views[-1].show
+        shows.append((first.job, _print_messages_once(show, console, first, label)))
+    if not views:
+        return _until_final(shows, check_runs)
+
+    def render() -> Group:
+        return Group(*(view.render() for view in views))
+
+    with Live(render(), console=console, refresh_per_second=4, get_renderable=render):
+        _until_final(shows, check_runs)
 
 
-def _print_messages_once(show: Show, console: Console, first: FirstExport) -> Show:
+def _print_labelled(console: Console, label: str, text: str) -> None:
+    console.print(Text(label + text), soft_wrap=True)
+
+
+def _print_messages_once(show: Show, console: Console, first: FirstExport, label: str) -> Show:
     """Return a function that shows a job and prints each message for the user once.
 
     It prints advice on a small budget, how to start a missing device, and the first export.
@@ -178,33 +194,36 @@ def _print_messages_once(show: Show, console: Console, first: FirstExport) -> Sh
             first.announce_first_export(job),
         ):
             if message and message not in printed:
-                console.print(Text(message), soft_wrap=True)
+                _print_labelled(console, label, message)
                 printed.add(message)
         show(job)
 
     return show_and_print
 
 
-def _until_final(job: Job, show: Show, check_runs: Callable[[], None]) -> JobStatus:
+def _until_final(shows: list[tuple[Job, Show]], check_runs: Callable[[], None]) -> None:
     answered_at = time.monotonic()
     while True:
-        try:
-            status = job.refresh()
-            answered_at = time.monotonic()
-            show(status)
-        except Unavailable:
-            check_runs()
-            if time.monotonic() - answered_at > SILENCE_SEC:
-                raise
-        if job.is_stuck or job.status.state.is_final:
-            return job.status
+        for job, show in shows:
+            try:
+                status = job.refresh()
+                answered_at = time.monotonic()
+                show(status)
+            except Unavailable:
+                check_runs()
+                if time.monotonic() - answered_at > SILENCE_SEC:
+                    raise
+        shows = [(job, show) for job, show in shows if not (job.is_stuck or job.status.state.is_final)]
+        if not shows:
+            return
         time.sleep(REFRESH_SEC)
 
 
 class BarView:
     """A progress bar with trials, best latency and time left."""
 
-    def __init__(self, job: Job, console: Console) -> None:
+    def __init__(self, job: Job, console: Console, label: str = "") -> None:
+        self._label = label
         self._pace = Eta()
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -213,7 +232,7 @@ class BarView:
             console=console,
         )
         self._bar_id: TaskID = self._bar.add_task(
-            job.status.state, total=1.0, spent=format_spent_trials(job.status, "/"), best="", left=""
+            label + job.status.state, total=1.0, spent=format_spent_trials(job.status, "/"), best="", left=""
         )
         self._words: list[str] = []
 
@@ -222,7 +241,7 @@ class BarView:
         open_ended = job.state is JobState.TUNING and job.has_auto_budget and job.outlook is None
         self._bar.update(
             self._bar_id,
-            description=job.state,
+            description=self._label + job.state,
             completed=completed_share(job),
             total=None if job.state in UNCOUNTED or open_ended else 1.0,
             spent=format_spent_trials(job, "/"),

@@ -18,7 +18,7 @@ from mallorn.cli import compile_and_bench
 from mallorn.cli.dataset_import import ImportTally, import_logs
 from mallorn.cli.dataset_options import dataset
 from mallorn.cli.schedule_directory import ScheduleDirectory, local_model, read_schedule_directory
-from mallorn.cli.terminal.job_options import EffortOptions, InputsOption
+from mallorn.cli.terminal.job_options import EffortOptions, InputsOption, TargetOption
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JsonOption, Place, print_json, print_note, stdout
 from mallorn.cli.tune_and_resume import tune
@@ -280,9 +280,10 @@ def judge_latency(latency: ModelLatency, baseline: ModelLatency | None, toleranc
 def retune(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The schedules, which are updated.")],
     model: compile_and_bench.ModelArgument,
+    target: TargetOption = LOCAL,
+    *,
     effort: EffortOptions,
     as_json: JsonOption = False,
-    *,
     place: Place,
 ) -> None:
     """Tune only workloads that are new or whose schedule no longer applies; update DIR."""
@@ -301,10 +302,10 @@ def retune(
         with dataset(place.data, None, create=True) as database:
             import_logs(database, directory, tally)
         tally.print_problems()
-    target = exported.target.text if effort.target == LOCAL else effort.target
     unwrap(tune)(
         model,
-        effort._replace(target=target),
+        [exported.target.text if target == LOCAL else target],
+        effort=effort,
         auto=effort.trials is None and effort.minutes is None,
         out=directory,
         force=True,  # the directory may be of an earlier version of the model

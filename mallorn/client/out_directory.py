@@ -1,15 +1,17 @@
 """Checks of an output directory: only `force` overwrites schedules of another model."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
+from mallorn.client.coordinator_client import Wanted
 from mallorn.client.job import Job
 from mallorn.client.model_upload import ModelUpload
-from mallorn.core.errors import Conflict, InvalidRequest
-from mallorn.core.targets import Target, parse_target
+from mallorn.core.errors import Conflict, InvalidRequest, MallornError
+from mallorn.core.targets import Target, name_targets, parse_target
 from mallorn.core.values.manifest import MANIFEST, read_manifest
 from mallorn.wording.format_values import file_name
 
@@ -62,16 +64,38 @@ def check_target(directory: Path, target: str, force: bool) -> None:
         raise Conflict(f"{directory} holds schedules for another target, {existing.target}", hint=CHOOSE)
 
 
-def check_job(directory: Path, job: Job, force: bool) -> None:
-    """Cancel the new job and raise Conflict if the directory is for another target.
+def submit_each(
+    submit: Callable[[Wanted], Job], targets: Sequence[Wanted], directory: Path, force: bool
+) -> dict[Path, Job]:
+    """Submit a job for each target; return them by directory: this one, or of several a part of it each.
 
-    Only now can this be checked: creating the job resolved the target `local`.
+    Cancels all jobs and raises InvalidRequest if two are for one target, Conflict if a directory
+    holds other files, and what `submit` raises, with the target.
     """
+    jobs: list[Job] = []
     try:
-        check_target(directory, job.status.target, force)
-    except Conflict:
-        job.cancel()
+        for target in targets:
+            try:
+                if targets.count(target) > 1:
+                    raise InvalidRequest("it is given twice", hint="name each target once")
+                jobs.append(submit(target))
+            except MallornError as error:
+                error.message = f"target {target}: {error.message}" if len(targets) > 1 else error.message
+                raise
+        # Only now can this be checked: creating a job resolves the target `local`.
+        folders = [directory]
+        if len(jobs) > 1:
+            names = name_targets([parse_target(job.status.target) for job in jobs])
+            folders = [directory / name for name in names]
+        for folder, job in zip(folders, jobs, strict=True):
+            check_model(folder, partial(getattr, job.status, "model_id"), force)
+            check_target(folder, job.status.target, force)
+    except BaseException:
+        for job in jobs:
+            with suppress(MallornError):
+                job.cancel()
         raise
+    return dict(zip(folders, jobs, strict=True))
 
 
 def model_id_of(file: Path, inputs: Path | None = None) -> str:

@@ -6,11 +6,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Unpack
 
+from mallorn.client.coordinator_client import Wanted
 from mallorn.client.job import Job, Progress
 from mallorn.client.local_service import connected_stack, resolve_requested_target, resolve_target_to_submit
 from mallorn.client.logins import current_url
 from mallorn.client.onnx_export import as_onnx
-from mallorn.client.out_directory import check_job, check_model, default_directory, model_id_of, out_directory
+from mallorn.client.out_directory import (
+    check_model,
+    default_directory,
+    model_id_of,
+    out_directory,
+    submit_each,
+)
 from mallorn.client.progress_lines import FirstExport, LineView, print_line
 from mallorn.core.check_option_kwargs import OptionKwargs
 from mallorn.core.errors import Conflict, MallornError
@@ -68,11 +75,14 @@ def tune(
                 target = resolve_target_to_submit(stack, LOCAL)
             elif url is None and isinstance(target, str):
                 target = resolve_requested_target(target, is_here=True)
-            job = stack.api.submit(
-                file, target, trials, minutes, seed, name or file.stem, inputs=inputs, **options
-            )
+
+            def submit(wanted: Wanted) -> Job:
+                return stack.api.submit(
+                    file, wanted, trials, minutes, seed, name or file.stem, inputs=inputs, **options
+                )
+
             with _rewrite_hints_for_python():
-                check_job(directory, job, force)
+                (job,) = submit_each(submit, [target], directory, force).values()
             _follow(job, directory, progress)
             job.fetch(directory)
             return stack.job_from_files(job)

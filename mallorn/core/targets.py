@@ -4,12 +4,12 @@ import hashlib
 import json
 import platform
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, cast
 
-from mallorn.core.errors import InvalidTarget
+from mallorn.core.errors import InvalidRequest, InvalidTarget
 from mallorn.core.registry import VIRTUAL_DEVICES, list_kinds
 from mallorn.core.storable_json import TOLD, check_storable, read_json
 from mallorn.core.target_kind import TargetAttrs, TargetKind
@@ -35,6 +35,8 @@ _TYPES: Final[dict[Any, _Fits]] = {
 }
 _ANYTHING: Final[_Fits] = ("value", lambda _: True)
 _LISTS: Final = frozenset({"keys", "libs", "mattr"})
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9.+]+")  # characters that a short name replaces
+_SHORT: Final = 60
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,15 @@ class Target:
     def key(self) -> str:
         """Short hash that identifies the target in tracker keys, queues and directories."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:12]
+
+    @property
+    def short_name(self) -> str:
+        """Name for directories and tables, such as `znver4` or `aarch64`; targets may share one."""
+        attrs = self.attrs
+        words = [instruction_set(attrs), attrs.get("mcpu"), attrs.get("arch")]
+        words = [self.kind if not self.runs_on_cores or not any(words) else "", *words, attrs.get("device")]
+        names = dict.fromkeys(_UNSAFE.sub("-", word).strip("-.") for word in words if word)
+        return "-".join(filter(None, names))[:_SHORT] or self.key
 
     @property
     def kind(self) -> str:
@@ -130,6 +141,20 @@ def parse_target(value: str | Mapping[str, object]) -> Target:
     if len(text) > LONGEST:
         raise InvalidTarget(f"the target has {len(text)} characters, more than {LONGEST}", hint=_USE)
     return Target(text)
+
+
+def name_targets(targets: Sequence[Target]) -> list[str]:
+    """Return a different name for each target: its short name, with its key if others share that.
+
+    Raises InvalidRequest if a target is given twice.
+    """
+    if repeated := [target for target in targets if targets.count(target) > 1]:
+        raise InvalidRequest(f"the target {repeated[0]} is given twice", hint="name each target once")
+    names = [target.short_name for target in targets]
+    return [
+        name if names.count(name) == 1 else f"{name}-{target.key}"
+        for name, target in zip(names, targets, strict=True)
+    ]
 
 
 def _attributes(value: str | Mapping[str, object]) -> TargetAttrs:

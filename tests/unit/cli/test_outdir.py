@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from mallorn.cli import tune_and_resume
-from mallorn.cli.tune_and_resume import Ending
+from mallorn.cli.tune_and_resume import Ending, pause_on_interrupt, wait_and_fetch
 from mallorn.client.coordinator_client import Client
 from mallorn.client.http_connection import LoggedEvent
 from mallorn.client.job import Job
@@ -147,7 +147,7 @@ def test_who_leaves_a_job_that_has_just_ended_is_told_the_way_to_its_schedules(
     monkeypatch.setattr(tune_and_resume, "show_until_ended", Mock(side_effect=KeyboardInterrupt))
     monkeypatch.setattr(Interrupted, "page", "http://127.0.0.1/#/jobs/j1")
     with pytest.raises(typer.Exit):
-        Ending(Path("won"), "m.onnx", resume_options=("--out", "won")).wait_and_fetch(Interrupted())
+        wait_and_fetch([Ending(Interrupted(), Path("won"), "m.onnx", ("--out", "won"))], False, False)
     told = capsys.readouterr().err
     assert "the job had just ended" in told
     assert "mallorn resume j1 --out won" in told
@@ -179,7 +179,7 @@ def test_who_leaves_a_job_is_told_how_to_use_a_version_of_it(
         ("a version comes in the moment of ctrl-c", tmp_path / "new", Exported()),
         ("a version is in its directory", tmp_path / "new", Interrupted()),
     ):
-        with pytest.raises(typer.Exit) as left, Ending(folder, "m.onnx").pause_on_interrupt(job):
+        with pytest.raises(typer.Exit) as left, pause_on_interrupt([Ending(job, folder, "m.onnx")]):
             raise KeyboardInterrupt
         assert left.value.exit_code == 130
         texts[state] = capsys.readouterr().err.replace(str(tmp_path), "PLACE")
