@@ -4,6 +4,7 @@ import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version as package_version
 from importlib.resources import files
 from importlib.util import find_spec
@@ -21,7 +22,7 @@ from mallorn.cli.schedule_directory import (
     local_model,
     read_schedule_directory,
 )
-from mallorn.cli.several_targets import Body, Row, finish_each
+from mallorn.cli.several_targets import Body, finish_each
 from mallorn.cli.terminal.job_options import InputsOption
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JsonOption, Place, print_json, print_note, stdout, table
@@ -199,30 +200,26 @@ def compile_model(
         raise InvalidRequest("--check runs the model, which is for another machine", hint="without --check")
     if not output.absolute().parent.is_dir():
         raise InvalidRequest(f"there is no directory {output.parent}", hint=f"mkdir -p {output.parent}")
+    compile_one = partial(_compile_one, model, check=check, inputs=inputs, as_json=as_json)
+    names = name_targets([one.target for one in exports], machines or [""])
     if len(exports) == 1:
-        body = _compile_one(model, exports[0], output, check, inputs, quiet=as_json)
+        body = compile_one(exports[0], output)
         return print_json(body) if as_json else None
-    names = name_targets([one.target for one in exports])
     if output.suffix == ".so" or output.is_file():
         raise InvalidRequest(f"{output} is no directory for several libraries", hint="-o DIR")
-
-    def finish(name: str, one: ScheduleDirectory) -> tuple[Row, Body]:
-        library = output / name / LIBRARY
-        library.parent.mkdir(parents=True, exist_ok=True)
-        body = _compile_one(model, one, library, check, inputs, quiet=True)
-        return {"RESULT": _coverage(body["found"], body["of"]), "LIBRARY": str(library)}, body
-
-    finish_each(dict(zip(names, exports, strict=True)), finish, as_json)
+    named = dict(zip(names, exports, strict=True))
+    finish_each(named, lambda name, one: compile_one(one, output / name / LIBRARY), as_json)
 
 
 def _compile_one(
-    model: Path, exported: ScheduleDirectory, output: Path, check: bool, inputs: Path | None, *, quiet: bool
-) -> dict[str, object]:
-    """Compile for one target and write programs that call it; return, and unless quiet print, the result."""
+    model: Path, exported: ScheduleDirectory, output: Path, check: bool, inputs: Path | None, as_json: bool
+) -> Body:
+    """Compile for one target, and write programs that call the library; print the result unless `as_json`."""
     with local_model(model, exported, inputs=inputs) as whole_model:
         library = whole_model.folder / "tuned.so"
         build = compile_tuned(whole_model, exported, library)
         check_result = check_library_outputs(whole_model, library) if check else None
+        output.parent.mkdir(parents=True, exist_ok=True)
         copy_from_sandbox(library, output)
     callee = Callee(
         library=output,
@@ -239,10 +236,10 @@ def _compile_one(
         checked = {"error": check_result.error, "not_checked": constant}
     paths = {"library": str(output), "programs": [str(program) for program in programs]}
     body = {**to_jsonable_python(build), **checked, **paths}
-    if quiet:
+    if as_json:
         return body
     stdout().print(f"{output}: {build.bytes / 1e6:.1f} MB in {build.seconds:.0f} s")
-    stdout().print(_coverage(build.found, build.of))
+    stdout().print(f"{build.found} of {build.of} workloads have a schedule")
     for line in () if check_result is None else check_result.describe(build.outputs):
         stdout().print(line)
     for name in PROGRAMS:
@@ -257,10 +254,6 @@ def _compile_one(
                 f"into another directory: -o DIR/{output.name}"
             )
     return body
-
-
-def _coverage(found: object, total: object) -> str:
-    return f"{found} of {total} workloads have a schedule"
 
 
 @expand_option_groups

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Final
 
@@ -155,24 +156,20 @@ def show_until_ended(
     `check_runs` is called when the service does not answer; it raises Unavailable if the
     service ended.
     """
-    views: list[BarView | WholeView] = []
+    views: list[BarView | WholeView | LineView] = []
     shows: list[tuple[Job, Show]] = []
-    width = max(map(len, firsts))
     for name, first in firsts.items():
-        label = f"{name:<{width}}  " if name else ""
-        show = LineView(partial(_print_labelled, console, label)).show
-        if console.is_terminal:
-            bar = BarView(first.job, console, label)
-            views.append(WholeView(first.job, console, bar) if verbose else bar)
-            show = views[-1].show
-        shows.append((first.job, _print_messages_once(show, console, first, label)))
-    if not views:
-        return _until_final(shows, check_runs)
+        label = f"{name:<{max(map(len, firsts))}}  " if name else ""
+        say = partial(_print_labelled, console, label)
+        view = BarView(first.job, console, label) if console.is_terminal else LineView(say)
+        views.append(WholeView(first.job, console, view) if verbose and isinstance(view, BarView) else view)
+        shows.append((first.job, _print_messages_once(views[-1].show, say, first)))
 
     def render() -> Group:
-        return Group(*(view.render() for view in views))
+        return Group(*(view.render() for view in views if not isinstance(view, LineView)))
 
-    with Live(render(), console=console, refresh_per_second=4, get_renderable=render):
+    live = Live(console=console, refresh_per_second=4, get_renderable=render)
+    with live if console.is_terminal else nullcontext():
         _until_final(shows, check_runs)
 
 
@@ -180,7 +177,7 @@ def _print_labelled(console: Console, label: str, text: str) -> None:
     console.print(Text(label + text), soft_wrap=True)
 
 
-def _print_messages_once(show: Show, console: Console, first: FirstExport, label: str) -> Show:
+def _print_messages_once(show: Show, say: Callable[[str], None], first: FirstExport) -> Show:
     """Return a function that shows a job and prints each message for the user once.
 
     It prints advice on a small budget, how to start a missing device, and the first export.
@@ -194,7 +191,7 @@ def _print_messages_once(show: Show, console: Console, first: FirstExport, label
             first.announce_first_export(job),
         ):
             if message and message not in printed:
-                _print_labelled(console, label, message)
+                say(message)
                 printed.add(message)
         show(job)
 

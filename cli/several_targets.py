@@ -1,49 +1,47 @@
-"""One table, or one JSON list, of what a command did for several targets."""
+"""What a command does for each of several targets, with one exit code."""
 
-from collections.abc import Callable, Mapping
-from operator import itemgetter
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import typer
+from rich.text import Text
 
 from mallorn.cli.terminal.output import print_error, print_json, stdout, table
 from mallorn.core.errors import MallornError
 from mallorn.wording.format_values import Column
 
 T = TypeVar("T")
-Row = dict[str, str]  # cells by the headings of their columns; the first one is RESULT
 Body = Mapping[str, object]  # for --json
 
 
 def finish_each(
-    targets: Mapping[str, T],
-    finish: Callable[[str, T], tuple[Row, Body]],
+    items: Mapping[str, T],
+    finish: Callable[[str, T], Body],
     as_json: bool,
     body_of: Callable[[T], Body] = lambda _: {},
+    columns: Sequence[Column[T]] = (),
 ) -> None:
-    """Finish each target and print the results. After an error, go on with the next target.
+    """Finish the item of each target below its name; then print a table with `columns`, or a JSON list.
 
-    `body_of` returns what --json prints also after an error. Exits with the code of the first error.
+    After an error, go on with the next target; the list then has what `body_of` returns. Exits with
+    the code of the first error.
     """
-    rows: list[Row] = []
     bodies: list[Body] = []
     exit_code = 0
-    for name, item in targets.items():
+    for name, item in items.items():
+        if not as_json:
+            stdout().print(Text(name, style="bold"))
         try:
-            row, body = finish(name, item)
+            body = finish(name, item)
         except MallornError as error:
             if not as_json:
                 print_error(f"{name}: {error.message}", error.hint)
-            failure = {"error": error.message, "hint": error.hint}
-            row, body = {"RESULT": error.headline}, {**body_of(item), **failure}
+            body = {**body_of(item), "failure": error.message, "hint": error.hint}
             exit_code = exit_code or error.exit_code
-        rows.append({"TARGET": name, **row})
         bodies.append({"target_name": name, **body})
     if as_json:
         print_json(bodies)
-    else:
-        empty = dict.fromkeys((heading for row in rows for heading in row), "-")
-        columns = [Column[Row](heading, itemgetter(heading)) for heading in empty]
-        stdout().print(table([empty | row for row in rows], columns))
+    elif columns:
+        stdout().print(table(items.values(), columns))
     if exit_code:
         raise typer.Exit(exit_code)

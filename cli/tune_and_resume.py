@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -14,13 +15,12 @@ import typer
 from mallorn.cli.host_checks import check_host
 from mallorn.cli.live_view import show_until_ended
 from mallorn.cli.print_job_result import command_that_checks, print_tuned_job
-from mallorn.cli.several_targets import Body, Row, finish_each
+from mallorn.cli.several_targets import Body, finish_each
 from mallorn.cli.terminal import job_options
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JobArgument, JsonOption, Place, print_json, print_note, stderr
 from mallorn.cli.terminal.progress_bars import upload_with_bar
 from mallorn.client import out_directory
-from mallorn.client.coordinator_client import Wanted
 from mallorn.client.job import Job
 from mallorn.client.local_service import connected_stack, resolve_requested_target, resolve_target_to_submit
 from mallorn.client.model_upload import find_free_inputs
@@ -39,10 +39,8 @@ from mallorn.core.labels import parse_labels
 from mallorn.core.registry import WORDS
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
-from mallorn.core.targets import LOCAL
-from mallorn.core.values.manifest import LIBRARY
-from mallorn.wording.describe_results import ENGINES
-from mallorn.wording.format_values import describe_budget, format_latency
+from mallorn.core.targets import LOCAL, Target, name_targets
+from mallorn.wording.format_values import Column, describe_budget, format_latency
 
 # States of jobs that continue, or are done, without a call to resume: if `tune` was killed,
 # the job waits only for a stack, and it may have ended while nobody followed it.
@@ -80,30 +78,34 @@ def tune(
     # Refuse a misspelt target before anything is started.
     labels = parse_labels(label or ())
     effort = job_options.limit_trials(effort, auto, options)
-    targets = [resolve_requested_target(text, not place.url) for text in target or [LOCAL]]
+    requested = [resolve_requested_target(text, not place.url) for text in target or [LOCAL]]
     directory = out or out_directory.default_directory(model.stem)
     if not place.url:
         check_option_kwargs(options)
         check_host((place.data or Settings().data_dir).expanduser().absolute())
     with interrupt_on_signals(), as_onnx(model) as file:
         fix_free_dimensions(file, options, asks=not as_json)
-        if len(targets) == 1:
-            out_directory.check_model(directory, lambda: out_directory.model_id_of(file, inputs), force)
+        compute_id = partial(out_directory.model_id_of, file, inputs)
+        if len(requested) == 1:
+            out_directory.check_directory(directory, force, compute_id)
         with out_directory.out_directory(directory), connected_stack(*place) as stack:
+            resolve = partial(resolve_target_to_submit, stack, measurer=options.get("measurer", ""))
+            named = name_targets(list(map(resolve, requested)), target or [LOCAL])
+            folders = out_directory.divide_directory(directory, named)
+            for folder, resolved in folders.items():
+                out_directory.check_directory(folder, force, compute_id, resolved)
             model_id = upload_with_bar(stack.api, str(file), inputs)
 
-            def submit(text: Wanted) -> Job:
-                resolved = resolve_target_to_submit(stack, str(text))
-                return stack.api.submit(model_id, resolved, *effort, model.stem, labels=labels, **options)
+            def submit(text: str) -> Job:
+                return stack.api.submit(model_id, text, *effort, model.stem, labels=labels, **options)
 
-            endings = []
-            for folder, job in out_directory.submit_each(submit, targets, directory, force).items():
-                own_out = out if folder == directory else folder
-                endings.append(Ending(job, folder, str(model), _resume_options(own_out, place, force)))
+            endings: list[Ending] = []
             with pause_on_interrupt(endings):
-                for ending, text in zip(endings, targets, strict=True):
-                    budget = describe_budget(ending.job.status)
-                    print_note(f"job {ending.job.id}: {budget} for {model} on {text}")
+                for folder, job in out_directory.submit_each(folders, submit):
+                    own_out = out if folder == directory else folder
+                    endings.append(Ending(job, folder, str(model), _resume_options(own_out, place, force)))
+                    text = requested[len(endings) - 1]
+                    print_note(f"job {job.id}: {describe_budget(job.status)} for {model} on {text}")
             wait_and_fetch(endings, verbose, as_json, stack.check_runs)
 
 
@@ -127,8 +129,8 @@ def resume(
     with interrupt_on_signals(), connected_stack(*place) as stack:
         handle = stack.api.job(job)
         directory = out or out_directory.default_directory(_stem(handle))
-        out_directory.check_model(directory, lambda: handle.status.model_id, force)
-        out_directory.check_target(directory, handle.status.target, force)
+        status = handle.status
+        out_directory.check_directory(directory, force, lambda: status.model_id, Target(status.target))
         resume_options = _resume_options(out, place, force)
         file = Path(f"{_stem(handle)}.onnx")  # a job does not store the path of its model
         name = str(file) if file.is_file() else "MODEL.onnx"
@@ -160,10 +162,16 @@ class Ending:
     model: str  # as the user would type it
     resume_options: tuple[str, ...] = ()  # further options for `mallorn resume JOB`
 
-    def fetch(self) -> dict[str, object]:
-        """Download the schedules; return the job as JSON. Raises JobFailed if it has none."""
+    @property
+    def has_schedules(self) -> bool:
+        return out_directory.holds_schedules_of(self.directory, self.job.id)
+
+    def finish(self, as_json: bool) -> Body:
+        """Download the schedules; return the job as JSON, or print it. Raises JobFailed if it has none."""
         self.job.raise_for_state()
         self.job.fetch(self.directory)
+        if not as_json:
+            print_tuned_job(self.job.status, self.directory, self.model, self.resume_options)
         return {**self.job.body, "directory": str(self.directory)}
 
     def pause(self) -> None:
@@ -179,9 +187,21 @@ class Ending:
         print_note(f"\n{message}   {shlex.join(['mallorn', 'resume', self.job.id, *self.resume_options])}")
         # The export may be new, or only partly fetched.
         FirstExport(self.job, self.directory).announce_first_export(self.job.status)
-        if out_directory.holds_schedules_of(self.directory, self.job.id):
+        if self.has_schedules:
             check = command_that_checks(self.directory, self.model)
             print_note(f"{self.directory} holds a version that works. Check it with   {check}")
+
+
+#: Columns of the table on several targets.
+COLUMNS: Final = (
+    Column[Ending]("TARGET", lambda ending: ending.directory.name),
+    Column[Ending]("STATE", lambda ending: ending.job.state),
+    Column[Ending]("DEFAULT BUILD", lambda ending: format_latency(ending.job.status.median_us("untuned"))),
+    Column[Ending]("TUNED", lambda ending: format_latency(ending.job.status.median_us("tuned"))),
+    Column[Ending]("ONNXRUNTIME", lambda ending: format_latency(ending.job.status.median_us("onnxruntime"))),
+    Column[Ending]("VERDICT", lambda ending: ending.job.verdict.level if ending.job.verdict else None),
+    Column[Ending]("DIRECTORY", lambda ending: str(ending.directory) if ending.has_schedules else None),
+)
 
 
 def wait_and_fetch(
@@ -200,21 +220,11 @@ def wait_and_fetch(
         firsts = {name: FirstExport(ending.job, ending.directory) for name, ending in named.items()}
         show_until_ended(firsts, stderr(), verbose, check_runs)
     if len(endings) > 1:
-        return finish_each(named, _fetch_named, as_json, lambda ending: ending.job.body)
-    (ending,) = endings
-    body = ending.fetch()
-    if as_json:
-        print_json(body)
-    else:
-        print_tuned_job(ending.job.status, ending.directory, ending.model, ending.resume_options)
-
-
-def _fetch_named(_name: str, ending: Ending) -> tuple[Row, Body]:
-    body, job = ending.fetch(), ending.job.status
-    times = {title.upper(): format_latency(job.median_us(engine)) for engine, title in ENGINES.items()}
-    report = job.finish_report
-    library = str(ending.directory / LIBRARY) if report.library else report.no_library_reason
-    return {"RESULT": job.verdict.summary if job.verdict else "-", **times, "LIBRARY": library or "-"}, body
+        return finish_each(
+            named, lambda _, ending: ending.finish(as_json), as_json, lambda ending: ending.job.body, COLUMNS
+        )
+    body = endings[0].finish(as_json)
+    return print_json(body) if as_json else None
 
 
 @contextmanager

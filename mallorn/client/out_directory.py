@@ -1,17 +1,15 @@
 """Checks of an output directory: only `force` overwrites schedules of another model."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
-from mallorn.client.coordinator_client import Wanted
 from mallorn.client.job import Job
 from mallorn.client.model_upload import ModelUpload
 from mallorn.core.errors import Conflict, InvalidRequest, MallornError
-from mallorn.core.targets import Target, name_targets, parse_target
+from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.manifest import MANIFEST, read_manifest
 from mallorn.wording.format_values import file_name
 
@@ -50,52 +48,38 @@ def default_directory(name: str) -> Path:
     return Path(file_name(name, "-tuned"))
 
 
-def check_model(directory: Path, model_id: Callable[[], str], force: bool) -> None:
-    """Raise Conflict if the directory holds another model's schedules, or other files."""
+def check_directory(
+    directory: Path, force: bool, model_id: Callable[[], str], target: Target | None = None
+) -> None:
+    """Raise Conflict if the directory holds another model's or target's schedules, or other files."""
     existing = None if force else ExistingSchedules.read(directory)
     if existing is not None and existing.model != model_id():
         raise Conflict(f"{directory} holds the schedules of another model", hint=CHOOSE)
-
-
-def check_target(directory: Path, target: str, force: bool) -> None:
-    """Raise Conflict if the directory is for another target, or holds other files."""
-    existing = None if force else ExistingSchedules.read(directory)
-    if existing is not None and existing.target != parse_target(target):
+    if existing is not None and target not in (None, existing.target):
         raise Conflict(f"{directory} holds schedules for another target, {existing.target}", hint=CHOOSE)
 
 
-def submit_each(
-    submit: Callable[[Wanted], Job], targets: Sequence[Wanted], directory: Path, force: bool
-) -> dict[Path, Job]:
-    """Submit a job for each target; return them by directory: this one, or of several a part of it each.
+def divide_directory(directory: Path, targets: Mapping[str, Target]) -> dict[Path, Target]:
+    """Return each target's directory: this one, or of several targets a part with the target's name."""
+    return {directory / name if len(targets) > 1 else directory: one for name, one in targets.items()}
 
-    Cancels all jobs and raises InvalidRequest if two are for one target, Conflict if a directory
-    holds other files, and what `submit` raises, with the target.
-    """
+
+def submit_each(folders: Mapping[Path, Target], submit: Callable[[str], Job]) -> Iterator[tuple[Path, Job]]:
+    """Submit a job for each target; yield it with its directory. If one is refused, cancel the others."""
     jobs: list[Job] = []
-    try:
-        for target in targets:
-            try:
-                if targets.count(target) > 1:
-                    raise InvalidRequest("it is given twice", hint="name each target once")
-                jobs.append(submit(target))
-            except MallornError as error:
-                error.message = f"target {target}: {error.message}" if len(targets) > 1 else error.message
-                raise
-        # Only now can this be checked: creating a job resolves the target `local`.
-        folders = [directory]
-        if len(jobs) > 1:
-            names = name_targets([parse_target(job.status.target) for job in jobs])
-            folders = [directory / name for name in names]
-        for folder, job in zip(folders, jobs, strict=True):
-            check_model(folder, partial(getattr, job.status, "model_id"), force)
-            check_target(folder, job.status.target, force)
-    except BaseException:
-        for job in jobs:
-            with suppress(MallornError):
-                job.cancel()
-        raise
-    return dict(zip(folders, jobs, strict=True))
+    for folder, target in folders.items():
+        try:
+            jobs.append(submit(target.text))
+        except MallornError as error:
+            messages = [f"{folder.name}: {error.message}" if len(folders) > 1 else error.message]
+            for job in jobs:
+                try:
+                    messages.append(f"job {job.id} is {job.cancel().state}")
+                except MallornError as failure:
+                    messages.append(f"job {job.id} could not be cancelled: {failure.message}")
+            error.message = "; ".join(messages)
+            raise
+        yield folder, jobs[-1]
 
 
 def model_id_of(file: Path, inputs: Path | None = None) -> str:

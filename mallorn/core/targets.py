@@ -61,9 +61,10 @@ class Target:
     def short_name(self) -> str:
         """Name for directories and tables, such as `znver4` or `aarch64`; targets may share one."""
         attrs = self.attrs
-        words = [instruction_set(attrs), attrs.get("mcpu"), attrs.get("arch")]
-        words = [self.kind if not self.runs_on_cores or not any(words) else "", *words, attrs.get("device")]
-        names = dict.fromkeys(_UNSAFE.sub("-", word).strip("-.") for word in words if word)
+        machine, cpu = instruction_set(attrs).replace("_", "-"), attrs.get("mcpu", "")
+        words = ["" if cpu.startswith(machine) else machine, cpu, attrs.get("arch", "")]
+        words = ["" if self.runs_on_cores and any(words) else self.kind, *words, attrs.get("device", "")]
+        names = (_UNSAFE.sub("-", word).strip("-.") for word in words)
         return "-".join(filter(None, names))[:_SHORT] or self.key
 
     @property
@@ -143,18 +144,20 @@ def parse_target(value: str | Mapping[str, object]) -> Target:
     return Target(text)
 
 
-def name_targets(targets: Sequence[Target]) -> list[str]:
-    """Return a different name for each target: its short name, with its key if others share that.
+def name_targets(targets: Sequence[Target], spellings: Sequence[object]) -> dict[str, Target]:
+    """Return targets by different names: their short names, with their keys if others share these.
 
-    Raises InvalidRequest if a target is given twice.
+    Raises InvalidRequest, with both of its `spellings`, if a target is given twice.
     """
-    if repeated := [target for target in targets if targets.count(target) > 1]:
-        raise InvalidRequest(f"the target {repeated[0]} is given twice", hint="name each target once")
+    for index, target in enumerate(targets):
+        if (first := targets.index(target)) < index:
+            message = f"{spellings[first]} and {spellings[index]} are the same target"
+            raise InvalidRequest(message, hint="leave one of the two out")
     names = [target.short_name for target in targets]
-    return [
-        name if names.count(name) == 1 else f"{name}-{target.key}"
+    return {
+        name if names.count(name) == 1 else f"{name}-{target.key}": target
         for name, target in zip(names, targets, strict=True)
-    ]
+    }
 
 
 def _attributes(value: str | Mapping[str, object]) -> TargetAttrs:
