@@ -201,12 +201,12 @@ def compile_model(
     if not output.absolute().parent.is_dir():
         raise InvalidRequest(f"there is no directory {output.parent}", hint=f"mkdir -p {output.parent}")
     compile_one = partial(_compile_one, model, check=check, inputs=inputs, as_json=as_json)
-    names = name_targets([one.target for one in exports], machines or [""])
     if len(exports) == 1:
         body = compile_one(exports[0], output)
         return print_json(body) if as_json else None
+    names = name_targets([one.target for one in exports], machines or ())
     if output.suffix == ".so" or output.is_file():
-        raise InvalidRequest(f"{output} is no directory for several libraries", hint="-o DIR")
+        raise InvalidRequest(f"{output} is no directory for libraries", hint="-o DIR")
     named = dict(zip(names, exports, strict=True))
     finish_each(named, lambda name, one: compile_one(one, output / name / LIBRARY), as_json)
 

@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
 from typing import Final
 
 from rich.console import Console, Group, RenderableType
@@ -44,6 +43,7 @@ LEAST_ROWS: Final = 3
 REFRESH_SEC: Final = 0.5
 SILENCE_SEC: Final = 120.0
 Show = Callable[[JobStatus], None]
+Say = Callable[[str], None]
 # In these states the amount of work left is unknown: the bar moves without a percentage.
 UNCOUNTED: Final = (JobState.IMPORTING, JobState.FINISHING)
 # Weight of a new estimate against the old one: single rounds are fast or slow by chance.
@@ -149,7 +149,7 @@ def show_until_ended(
     verbose: bool = False,
     check_runs: Callable[[], None] = lambda: None,
 ) -> None:
-    """Show jobs in one view until all have ended or are stuck, and announce their first exports.
+    """Show jobs until all have ended or are stuck, and announce their first exports.
 
     The names of `firsts` precede what is shown of their jobs. On a terminal each job has a
     live bar (with `verbose`, also the curve and the table of tasks), else lines.
@@ -160,7 +160,10 @@ def show_until_ended(
     shows: list[tuple[Job, Show]] = []
     for name, first in firsts.items():
         label = f"{name:<{max(map(len, firsts))}}  " if name else ""
-        say = partial(_print_labelled, console, label)
+
+        def say(text: str, label: str = label) -> None:
+            console.print(Text(label + text), soft_wrap=True)
+
         view = BarView(first.job, console, label) if console.is_terminal else LineView(say)
         views.append(WholeView(first.job, console, view) if verbose and isinstance(view, BarView) else view)
         shows.append((first.job, _print_messages_once(views[-1].show, say, first)))
@@ -173,11 +176,7 @@ def show_until_ended(
         _until_final(shows, check_runs)
 
 
-def _print_labelled(console: Console, label: str, text: str) -> None:
-    console.print(Text(label + text), soft_wrap=True)
-
-
-def _print_messages_once(show: Show, say: Callable[[str], None], first: FirstExport) -> Show:
+def _print_messages_once(show: Show, say: Say, first: FirstExport) -> Show:
     """Return a function that shows a job and prints each message for the user once.
 
     It prints advice on a small budget, how to start a missing device, and the first export.

@@ -21,10 +21,10 @@ def finish_each(
     body_of: Callable[[T], Body] = lambda _: {},
     columns: Sequence[Column[T]] = (),
 ) -> None:
-    """Finish the item of each target below its name; then print a table with `columns`, or a JSON list.
+    """Finish each target's item below its name, then print a table with `columns`, or JSON.
 
-    After an error, go on with the next target; the list then has what `body_of` returns. Exits with
-    the code of the first error.
+    After an error, whose JSON has what `body_of` returns, it goes on with the next item.
+    Exits with the code of the first error.
     """
     bodies: list[Body] = []
     exit_code = 0

@@ -91,7 +91,7 @@ def tune(
         with out_directory.out_directory(directory), connected_stack(*place) as stack:
             resolve = partial(resolve_target_to_submit, stack, measurer=options.get("measurer", ""))
             named = name_targets(list(map(resolve, requested)), target or [LOCAL])
-            folders = out_directory.divide_directory(directory, named)
+            folders = {directory / name if len(named) > 1 else directory: named[name] for name in named}
             for folder, resolved in folders.items():
                 out_directory.check_directory(folder, force, compute_id, resolved)
             model_id = upload_with_bar(stack.api, str(file), inputs)
@@ -104,8 +104,8 @@ def tune(
                 for folder, job in out_directory.submit_each(folders, submit):
                     own_out = out if folder == directory else folder
                     endings.append(Ending(job, folder, str(model), _resume_options(own_out, place, force)))
-                    text = requested[len(endings) - 1]
-                    print_note(f"job {job.id}: {describe_budget(job.status)} for {model} on {text}")
+                    text = f"{model} on {requested[len(endings) - 1]}"
+                    print_note(f"job {job.id}: {describe_budget(job.status)} for {text}")
             wait_and_fetch(endings, verbose, as_json, stack.check_runs)
 
 
@@ -129,8 +129,8 @@ def resume(
     with interrupt_on_signals(), connected_stack(*place) as stack:
         handle = stack.api.job(job)
         directory = out or out_directory.default_directory(_stem(handle))
-        status = handle.status
-        out_directory.check_directory(directory, force, lambda: status.model_id, Target(status.target))
+        target = Target(handle.status.target)
+        out_directory.check_directory(directory, force, lambda: handle.status.model_id, target)
         resume_options = _resume_options(out, place, force)
         file = Path(f"{_stem(handle)}.onnx")  # a job does not store the path of its model
         name = str(file) if file.is_file() else "MODEL.onnx"
@@ -167,7 +167,7 @@ class Ending:
         return out_directory.holds_schedules_of(self.directory, self.job.id)
 
     def finish(self, as_json: bool) -> Body:
-        """Download the schedules; return the job as JSON, or print it. Raises JobFailed if it has none."""
+        """Download the schedules; return the job and print it. Raises JobFailed."""
         self.job.raise_for_state()
         self.job.fetch(self.directory)
         if not as_json:
@@ -194,13 +194,13 @@ class Ending:
 
 #: Columns of the table on several targets.
 COLUMNS: Final = (
-    Column[Ending]("TARGET", lambda ending: ending.directory.name),
-    Column[Ending]("STATE", lambda ending: ending.job.state),
-    Column[Ending]("DEFAULT BUILD", lambda ending: format_latency(ending.job.status.median_us("untuned"))),
-    Column[Ending]("TUNED", lambda ending: format_latency(ending.job.status.median_us("tuned"))),
-    Column[Ending]("ONNXRUNTIME", lambda ending: format_latency(ending.job.status.median_us("onnxruntime"))),
-    Column[Ending]("VERDICT", lambda ending: ending.job.verdict.level if ending.job.verdict else None),
-    Column[Ending]("DIRECTORY", lambda ending: str(ending.directory) if ending.has_schedules else None),
+    Column[Ending]("TARGET", lambda one: one.directory.name),
+    Column[Ending]("STATE", lambda one: one.job.state),
+    Column[Ending]("DEFAULT BUILD", lambda one: format_latency(one.job.status.median_us("untuned"))),
+    Column[Ending]("TUNED", lambda one: format_latency(one.job.status.median_us("tuned"))),
+    Column[Ending]("ONNXRUNTIME", lambda one: format_latency(one.job.status.median_us("onnxruntime"))),
+    Column[Ending]("VERDICT", lambda one: one.job.verdict.level if one.job.verdict else None),
+    Column[Ending]("DIRECTORY", lambda one: str(one.directory) if one.has_schedules else None),
 )
 
 
@@ -211,7 +211,7 @@ def wait_and_fetch(
 
     `check_runs` raises Unavailable if the service on this machine ended.
     """
-    named = {ending.directory.name if len(endings) > 1 else "": ending for ending in endings}
+    named = {one.directory.name if len(endings) > 1 else "": one for one in endings}
     with pause_on_interrupt(endings):
         for name, ending in named.items():
             print_note(f"{f'page of {name}' if name else 'its page'}: {ending.job.page}")

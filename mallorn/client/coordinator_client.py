@@ -291,7 +291,7 @@ class Client:
         return self.connection.iterate_values(AuditEntry, "/audit", limit=page_size)
 
     def devices(self, target: Wanted | None = None) -> list[DeviceStatus]:
-        """Return the devices that the coordinator knows: all, or those of a target, as `local`."""
+        """Return the coordinator's devices: all, or those of a target such as `local`."""
         return self.connection.values(DeviceStatus, "/devices", target=_text(target))
 
     def workers(self) -> list[WorkerStatus]:

@@ -77,7 +77,7 @@ def connected_stack(url: str | None, api_key: str | None, data: Path | None = No
 
 
 def resolve_target_to_submit(stack: Connected, target: Wanted, measurer: str) -> Target:
-    """Return the target of a job, in which a `measurer` that is a virtual device is the device.
+    """Return a job's target; a `measurer` that is a virtual device becomes its device.
 
     A service resolves `local` only once a device is online. To avoid that wait, one on this
     machine gets the last target of this host's device, else the detected target.
@@ -92,8 +92,8 @@ def _resolve_target(stack: Connected, target: Wanted) -> Target:
     if stack.data is None or target != LOCAL or any(device.online for device in devices):
         found = sorted({device.target for device in stack.api.devices(target)})
         if len(found) != 1:  # an older coordinator does not filter devices
-            message = f"the service does not say what `{target}` is; it has {', '.join(found) or 'no device'}"
-            raise InvalidTarget(message, hint="--target JSON")
+            message = f"the service knows {len(found)} targets that `{target}` may mean"
+            raise InvalidTarget(message, hint="mallorn devices   (then --target JSON)")
         return parse_target(found[0])
     from mallorn.workers.device.detect_host import detect_target, read_host_facts
     from mallorn.workers.host.code_digest import TVM_VERSION

@@ -51,7 +51,7 @@ def default_directory(name: str) -> Path:
 def check_directory(
     directory: Path, force: bool, model_id: Callable[[], str], target: Target | None = None
 ) -> None:
-    """Raise Conflict if the directory holds another model's or target's schedules, or other files."""
+    """Raise Conflict if it holds schedules of another model or target, or other files."""
     existing = None if force else ExistingSchedules.read(directory)
     if existing is not None and existing.model != model_id():
         raise Conflict(f"{directory} holds the schedules of another model", hint=CHOOSE)
@@ -59,24 +59,19 @@ def check_directory(
         raise Conflict(f"{directory} holds schedules for another target, {existing.target}", hint=CHOOSE)
 
 
-def divide_directory(directory: Path, targets: Mapping[str, Target]) -> dict[Path, Target]:
-    """Return each target's directory: this one, or of several targets a part with the target's name."""
-    return {directory / name if len(targets) > 1 else directory: one for name, one in targets.items()}
-
-
 def submit_each(folders: Mapping[Path, Target], submit: Callable[[str], Job]) -> Iterator[tuple[Path, Job]]:
-    """Submit a job for each target; yield it with its directory. If one is refused, cancel the others."""
+    """Yield a submitted job for each directory. If one is refused, cancel the others."""
     jobs: list[Job] = []
     for folder, target in folders.items():
         try:
             jobs.append(submit(target.text))
         except MallornError as error:
-            messages = [f"{folder.name}: {error.message}" if len(folders) > 1 else error.message]
+            messages = [f"{folder.name}: " * (len(folders) > 1) + error.message]
             for job in jobs:
                 try:
                     messages.append(f"job {job.id} is {job.cancel().state}")
-                except MallornError as failure:
-                    messages.append(f"job {job.id} could not be cancelled: {failure.message}")
+                except MallornError as second:
+                    messages.append(f"job {job.id} is not cancelled: {second.message}")
             error.message = "; ".join(messages)
             raise
         yield folder, jobs[-1]

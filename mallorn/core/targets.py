@@ -59,7 +59,7 @@ class Target:
 
     @property
     def short_name(self) -> str:
-        """Name for directories and tables, such as `znver4` or `aarch64`; targets may share one."""
+        """Name for directories, such as `znver4` or `aarch64`; targets may share it."""
         attrs = self.attrs
         machine, cpu = instruction_set(attrs).replace("_", "-"), attrs.get("mcpu", "")
         words = ["" if cpu.startswith(machine) else machine, cpu, attrs.get("arch", "")]
@@ -145,7 +145,7 @@ def parse_target(value: str | Mapping[str, object]) -> Target:
 
 
 def name_targets(targets: Sequence[Target], spellings: Sequence[object]) -> dict[str, Target]:
-    """Return targets by different names: their short names, with their keys if others share these.
+    """Return targets by name: the short name, followed by the key if others share it.
 
     Raises InvalidRequest, with both of its `spellings`, if a target is given twice.
     """

@@ -107,7 +107,7 @@ def accelerator_target(session: Session, kind: TargetKind) -> Target:
 
 
 def named_target(session: Session, target: str | Mapping[str, object]) -> Target:
-    """Return a target that is named by `local`, a kind of accelerator, or what `parse_target` reads."""
+    """Return what `local`, a kind of accelerator, or a text of `parse_target` means."""
     if target == LOCAL:
         return local_target(session)
     kind = kind_of_word(target) if isinstance(target, str) else None
@@ -118,7 +118,7 @@ def named_target(session: Session, target: str | Mapping[str, object]) -> Target
 def list_devices(
     parts: PartsDep,
     target: Annotated[
-        str | None, Query(description="Only devices of this target, named as a job names it: also `local`.")
+        str | None, Query(description="Only devices of this target; also `local` or `cuda`.")
     ] = None,
 ) -> ListOut[DeviceStatus]:
     """List the known devices with their state and when each was last seen."""

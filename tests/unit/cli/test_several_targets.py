@@ -280,7 +280,7 @@ def test_compile_writes_a_library_for_each_cpu_and_names_the_one_that_fails(
 @pytest.mark.parametrize(
     ("name", "words", "said"),
     [
-        ("model.so", (), "no directory for several libraries"),
+        ("model.so", (), "no directory for libraries"),
         ("libraries", ("--for", "aarch64"), "aarch64 and aarch64 are the same target"),
         ("libraries", ("--check",), "for another machine"),
     ],
