@@ -118,6 +118,7 @@ SAME = json.dumps(json.loads(ZEN), sort_keys=True, indent=1)
     ("targets", "spellings"),
     [((ZEN, ARM, ZEN), (ZEN, ZEN)), ((ZEN, SAME), (ZEN, SAME)), (("local", ZEN), ("local", ZEN))],
 )
+@pytest.mark.usefixtures("ended")  # jobs that are submitted in error end
 def test_two_spellings_of_one_target_are_refused_before_anything_is_uploaded(
     coordinator: Coordinator, model: Path, tmp_path: Path, targets: Targets, spellings: tuple[str, str]
 ) -> None:
@@ -131,6 +132,7 @@ def test_two_spellings_of_one_target_are_refused_before_anything_is_uploaded(
     assert not (tmp_path / "won").exists()
 
 
+@pytest.mark.usefixtures("ended")  # jobs that are submitted in error end
 def test_a_target_that_differs_only_by_its_virtual_device_is_the_same(model: Path, tmp_path: Path) -> None:
     simulated = json.dumps(json.loads(ZEN) | {"device": "simulated"})
     words = "--option", "measurer=simulated"
@@ -138,6 +140,7 @@ def test_a_target_that_differs_only_by_its_virtual_device_is_the_same(model: Pat
     assert jobs() == []
 
 
+@pytest.mark.usefixtures("ended")  # jobs that are submitted in error end
 def test_a_target_that_is_not_known_is_refused_before_anything_is_uploaded(
     model: Path, tmp_path: Path
 ) -> None:
@@ -156,6 +159,7 @@ def test_a_job_that_is_refused_cancels_those_before_it(
     assert not (tmp_path / "won").exists()
 
 
+@pytest.mark.usefixtures("ended")  # jobs that are submitted in error end
 def test_the_directory_of_one_target_is_not_written_over(model: Path, tmp_path: Path) -> None:
     (tmp_path / "won" / "aarch64").mkdir(parents=True)
     (tmp_path / "won" / "aarch64" / "thesis.tex").touch()
