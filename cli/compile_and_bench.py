@@ -4,6 +4,7 @@ import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version as package_version
 from importlib.resources import files
 from importlib.util import find_spec
@@ -21,16 +22,16 @@ from mallorn.cli.schedule_directory import (
     local_model,
     read_schedule_directory,
 )
+from mallorn.cli.several_targets import Body, finish_each
 from mallorn.cli.terminal.job_options import InputsOption
-from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JsonOption, Place, print_json, print_note, stdout, table
 from mallorn.client.local_service import connected_stack
 from mallorn.client.onnx_export import find_model_file
 from mallorn.core.errors import ExitCode, InvalidRequest, MallornError
 from mallorn.core.private_files import write_output
-from mallorn.core.targets import Target
+from mallorn.core.targets import Target, name_targets
 from mallorn.core.values.graph_report import TensorSpec
-from mallorn.core.values.manifest import ScheduleSet
+from mallorn.core.values.manifest import LIBRARY, ScheduleSet
 from mallorn.results.speedup import TUNED, compare_with_rival
 from mallorn.wording.describe_results import engine_columns, latency_rows
 
@@ -169,16 +170,19 @@ class OutputCheck(NamedTuple):
 def compile_model(
     model: ModelArgument,
     schedules: SchedulesOption,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.so", help="The library to write.")],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="FILE.so", help="The library; with several --for, a DIR."),
+    ],
     target: TargetOption = None,
     schedule_set: ScheduleSetOption = ScheduleSet.ALONE,
-    machine: Annotated[
-        str | None,
+    machines: Annotated[
+        list[str] | None,
         typer.Option(
             "--for",
             metavar="TARGET",
             help="Compile for another CPU: `aarch64`, `x86-64` or a JSON target. Schedules with "
-            "instructions that it may lack are left out.",
+            "instructions that it may lack are left out. Repeatable: a library for each.",
         ),
     ] = None,
     check: Annotated[
@@ -190,18 +194,31 @@ def compile_model(
 ) -> None:
     """Compile a model with its schedules."""
     model, exported = find_model_file(model), read_schedule_directory(schedules, target, schedule_set)
-    if machine is not None:
-        exported = exported.for_target(machine)
-        if check and exported.is_for_another:
-            raise InvalidRequest(
-                "--check runs the model, which is for another machine", hint="without --check"
-            )
+    exports = [exported.for_target(machine) for machine in machines or ()] or [exported]
+    if check and any(one.is_for_another for one in exports):
+        raise InvalidRequest("--check runs the model, which is for another machine", hint="without --check")
     if not output.absolute().parent.is_dir():
         raise InvalidRequest(f"there is no directory {output.parent}", hint=f"mkdir -p {output.parent}")
+    compile_one = partial(_compile_one, model, check=check, inputs=inputs, as_json=as_json)
+    if len(exports) == 1:
+        body = compile_one(exports[0], output)
+        return print_json(body) if as_json else None
+    names = name_targets([one.target for one in exports], machines or ())
+    if output.suffix == ".so" or output.is_file():
+        raise InvalidRequest(f"{output} is no directory for libraries", hint="-o DIR")
+    named = dict(zip(names, exports, strict=True))
+    finish_each(named, lambda name, one: compile_one(one, output / name / LIBRARY), as_json)
+
+
+def _compile_one(
+    model: Path, exported: ScheduleDirectory, output: Path, check: bool, inputs: Path | None, as_json: bool
+) -> Body:
+    """Compile for one target, and write programs that call the library; print the result unless `as_json`."""
     with local_model(model, exported, inputs=inputs) as whole_model:
         library = whole_model.folder / "tuned.so"
         build = compile_tuned(whole_model, exported, library)
         check_result = check_library_outputs(whole_model, library) if check else None
+        output.parent.mkdir(parents=True, exist_ok=True)
         copy_from_sandbox(library, output)
     callee = Callee(
         library=output,
@@ -212,14 +229,14 @@ def compile_model(
         versions={name: package_version(name) for name in RUNTIME},
     )
     programs = write_runners(callee)
+    checked: dict[str, object] = {}
+    if check_result is not None:
+        constant = [build.outputs[index].name for index in check_result.constant]
+        checked = {"error": check_result.error, "not_checked": constant}
+    paths = {"library": str(output), "programs": [str(program) for program in programs]}
+    body = {**to_jsonable_python(build), **checked, **paths}
     if as_json:
-        checked: dict[str, object] = {}
-        if check_result is not None:
-            constant = [build.outputs[index].name for index in check_result.constant]
-            checked = {"error": check_result.error, "not_checked": constant}
-        paths = {"library": str(output), "programs": [str(program) for program in programs]}
-        print_json(to_jsonable_python(build) | checked | paths)
-        return
+        return body
     stdout().print(f"{output}: {build.bytes / 1e6:.1f} MB in {build.seconds:.0f} s")
     stdout().print(f"{build.found} of {build.of} workloads have a schedule")
     for line in () if check_result is None else check_result.describe(build.outputs):
@@ -235,9 +252,9 @@ def compile_model(
                 f"{program} was not written by mallorn and is left as it is; to get the program, compile "
                 f"into another directory: -o DIR/{output.name}"
             )
+    return body
 
 
-@expand_option_groups
 def bench(
     model: Annotated[
         str, typer.Argument(metavar="MODEL|JOB", help="The ONNX file that was tuned, or a job's id.")

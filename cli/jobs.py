@@ -15,7 +15,6 @@ from mallorn.cli.dataset_options import to_seconds
 from mallorn.cli.live_view import show_until_ended
 from mallorn.cli.print_job_result import print_fetch, print_result, print_verdict
 from mallorn.cli.terminal import job_options, output
-from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.progress_bars import upload_with_bar
 from mallorn.client.job import Job
 from mallorn.client.onnx_export import as_onnx
@@ -23,6 +22,7 @@ from mallorn.client.progress_lines import FirstExport
 from mallorn.core.errors import Conflict, ExitCode, NotFound
 from mallorn.core.labels import format_labels, parse_labels
 from mallorn.core.states import JobState
+from mallorn.core.targets import LOCAL
 from mallorn.core.values.job import JobStatus
 from mallorn.results.speedup import compare_with_onnxruntime
 from mallorn.wording import describe_results
@@ -61,18 +61,18 @@ JobsArgument = Annotated[
 ]
 
 
-@expand_option_groups
 def submit(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="An ONNX file, or the id of an uploaded model.")
     ],
+    target: job_options.TargetOption = LOCAL,
+    *,
     effort: job_options.EffortOptions,
     auto: job_options.AutoOption = False,
     name: Annotated[str | None, typer.Option(help="Name of the job; default: the file's.")] = None,
     priority: Annotated[int, typer.Option(help="A job with a higher priority gets devices first.")] = 0,
     label: job_options.LabelOption = None,
     inputs: job_options.InputsOption = None,
-    *,
     options: job_options.JobFlags,
     as_json: output.JsonOption = False,
     place: output.Place,
@@ -88,14 +88,13 @@ def submit(
 
             fix_free_dimensions(Path(upload), options, asks=not as_json)
         model_id = upload_with_bar(api, str(upload), inputs)
-        job = api.submit(model_id, *effort, job_name, priority, labels=labels, **options)
+        job = api.submit(model_id, target, *effort, job_name, priority, labels=labels, **options)
     if as_json:
         return output.print_json(job.body)
     output.stdout().print(job.id)
     output.print_note(f"submitted; follow it with   mallorn watch {job.id}")
 
 
-@expand_option_groups
 def jobs(
     state: Annotated[list[JobState] | None, typer.Option(help="Only jobs in this state; repeatable.")] = None,
     name: Annotated[
@@ -153,7 +152,6 @@ def jobs(
     )
 
 
-@expand_option_groups
 def show(
     job: output.NewestJobArgument = None, as_json: output.JsonOption = False, *, place: output.Place
 ) -> None:
@@ -209,7 +207,6 @@ def show(
         output.print_note(f"its exported schedules were deleted at {format_moment(status.export_deleted_at)}")
 
 
-@expand_option_groups
 def tasks(
     job: output.NewestJobArgument = None, as_json: output.JsonOption = False, *, place: output.Place
 ) -> None:
@@ -226,7 +223,6 @@ def tasks(
         output.stdout().print(output.table(families, describe_results.FAMILY_COLUMNS))
 
 
-@expand_option_groups
 def watch(
     job: output.NewestJobArgument = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print every event as one line of JSON.")] = False,
@@ -246,7 +242,7 @@ def watch(
                     output.print_json_line({"id": event.id, "kind": event.kind, "payload": event.payload})
             else:
                 first = FirstExport(handle, f"mallorn schedules {handle.id}{origin.data_option}")
-                show_until_ended(handle, output.stderr(), first, verbose=True)
+                show_until_ended({"": first}, output.stderr(), verbose=True)
         except KeyboardInterrupt:
             output.print_note(
                 f"job {handle.id} goes on; stop it with   mallorn jobs cancel {handle.id}{origin.data_option}"
@@ -276,7 +272,6 @@ def for_each_job(jobs: Sequence[T], act: Callable[[T], None]) -> None:
         raise typer.Exit(1)
 
 
-@expand_option_groups
 def pause(jobs: JobsArgument, as_json: output.JsonOption = False, *, place: output.Place) -> None:
     """Pause jobs: rounds in progress end, and no more are planned."""
     with find_client_and_job.open_source(*place) as origin:
@@ -293,7 +288,6 @@ def pause(jobs: JobsArgument, as_json: output.JsonOption = False, *, place: outp
         for_each_job(jobs, pause_job)
 
 
-@expand_option_groups
 def cancel(jobs: JobsArgument, as_json: output.JsonOption = False, *, place: output.Place) -> None:
     """End jobs now; their measurements stay in the dataset."""
     with find_client_and_job.open_source(*place) as origin:
@@ -310,7 +304,6 @@ def cancel(jobs: JobsArgument, as_json: output.JsonOption = False, *, place: out
         for_each_job(jobs, cancel_job)
 
 
-@expand_option_groups
 def label(
     job: output.JobArgument,
     labels: Annotated[
@@ -339,7 +332,6 @@ def _print_job(job: Job, as_json: bool, note: str) -> None:
         output.print_note(note)
 
 
-@expand_option_groups
 def rm(
     jobs: JobsArgument,
     yes: output.YesOption = False,
@@ -367,7 +359,6 @@ def rm(
         for_each_job(handles, delete)
 
 
-@expand_option_groups
 def archive(
     jobs: JobsArgument,
     undo: Annotated[bool, typer.Option("--undo", help="Show them in the list of jobs again.")] = False,

@@ -2,8 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Final
 
 from rich.console import Console, Group, RenderableType
@@ -43,6 +43,7 @@ LEAST_ROWS: Final = 3
 REFRESH_SEC: Final = 0.5
 SILENCE_SEC: Final = 120.0
 Show = Callable[[JobStatus], None]
+Say = Callable[[str], None]
 # In these states the amount of work left is unknown: the bar moves without a percentage.
 UNCOUNTED: Final = (JobState.IMPORTING, JobState.FINISHING)
 # Weight of a new estimate against the old one: single rounds are fast or slow by chance.
@@ -143,28 +144,39 @@ def select_slowest_tasks(tasks: Sequence[TaskStatus], count: int) -> list[TaskSt
 
 
 def show_until_ended(
-    job: Job,
+    firsts: Mapping[str, FirstExport],
     console: Console,
-    first: FirstExport,
     verbose: bool = False,
     check_runs: Callable[[], None] = lambda: None,
-) -> JobStatus:
-    """Show a job until it ends, announce its first export, and return the final status.
+) -> None:
+    """Show jobs until all have ended or are stuck, and announce their first exports.
 
-    On a terminal it shows a live bar (with `verbose`, also the curve and the table of
-    tasks), else lines. `check_runs` is called when the service does not answer; it raises
-    Unavailable if the service ended.
+    The names of `firsts` precede what is shown of their jobs. On a terminal each job has a
+    live bar (with `verbose`, also the curve and the table of tasks), else lines.
+    `check_runs` is called when the service does not answer; it raises Unavailable if the
+    service ended.
     """
-    if not console.is_terminal:
-        say = partial(console.print, markup=False, soft_wrap=True)
-        return _until_final(job, _print_messages_once(LineView(say).show, console, first), check_runs)
-    bar = BarView(job, console)
-    view: BarView | WholeView = WholeView(job, console, bar) if verbose else bar
-    with Live(view.render(), console=console, refresh_per_second=4, get_renderable=view.render):
-        return _until_final(job, _print_messages_once(view.show, console, first), check_runs)
+    views: list[BarView | WholeView | LineView] = []
+    shows: list[tuple[Job, Show]] = []
+    for name, first in firsts.items():
+        label = f"{name:<{max(map(len, firsts))}}  " if name else ""
+
+        def say(text: str, label: str = label) -> None:
+            console.print(Text(label + text), soft_wrap=True)
+
+        view = BarView(first.job, console, label) if console.is_terminal else LineView(say)
+        views.append(WholeView(first.job, console, view) if verbose and isinstance(view, BarView) else view)
+        shows.append((first.job, _print_messages_once(views[-1].show, say, first)))
+
+    def render() -> Group:
+        return Group(*(view.render() for view in views if not isinstance(view, LineView)))
+
+    live = Live(console=console, refresh_per_second=4, get_renderable=render)
+    with live if console.is_terminal else nullcontext():
+        _until_final(shows, check_runs)
 
 
-def _print_messages_once(show: Show, console: Console, first: FirstExport) -> Show:
+def _print_messages_once(show: Show, say: Say, first: FirstExport) -> Show:
     """Return a function that shows a job and prints each message for the user once.
 
     It prints advice on a small budget, how to start a missing device, and the first export.
@@ -178,33 +190,36 @@ def _print_messages_once(show: Show, console: Console, first: FirstExport) -> Sh
             first.announce_first_export(job),
         ):
             if message and message not in printed:
-                console.print(Text(message), soft_wrap=True)
+                say(message)
                 printed.add(message)
         show(job)
 
     return show_and_print
 
 
-def _until_final(job: Job, show: Show, check_runs: Callable[[], None]) -> JobStatus:
+def _until_final(shows: list[tuple[Job, Show]], check_runs: Callable[[], None]) -> None:
     answered_at = time.monotonic()
     while True:
-        try:
-            status = job.refresh()
-            answered_at = time.monotonic()
-            show(status)
-        except Unavailable:
-            check_runs()
-            if time.monotonic() - answered_at > SILENCE_SEC:
-                raise
-        if job.is_stuck or job.status.state.is_final:
-            return job.status
+        for job, show in shows:
+            try:
+                status = job.refresh()
+                answered_at = time.monotonic()
+                show(status)
+            except Unavailable:
+                check_runs()
+                if time.monotonic() - answered_at > SILENCE_SEC:
+                    raise
+        shows = [(job, show) for job, show in shows if not (job.is_stuck or job.status.state.is_final)]
+        if not shows:
+            return
         time.sleep(REFRESH_SEC)
 
 
 class BarView:
     """A progress bar with trials, best latency and time left."""
 
-    def __init__(self, job: Job, console: Console) -> None:
+    def __init__(self, job: Job, console: Console, label: str = "") -> None:
+        self._label = label
         self._pace = Eta()
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -213,7 +228,7 @@ class BarView:
             console=console,
         )
         self._bar_id: TaskID = self._bar.add_task(
-            job.status.state, total=1.0, spent=format_spent_trials(job.status, "/"), best="", left=""
+            label + job.status.state, total=1.0, spent=format_spent_trials(job.status, "/"), best="", left=""
         )
         self._words: list[str] = []
 
@@ -222,7 +237,7 @@ class BarView:
         open_ended = job.state is JobState.TUNING and job.has_auto_budget and job.outlook is None
         self._bar.update(
             self._bar_id,
-            description=job.state,
+            description=self._label + job.state,
             completed=completed_share(job),
             total=None if job.state in UNCOUNTED or open_ended else 1.0,
             spent=format_spent_trials(job, "/"),

@@ -18,10 +18,10 @@ from mallorn.cli.terminal import output
 from mallorn.cli.terminal.job_options import ForceOption
 from mallorn.cli.terminal.option_groups import command_group
 from mallorn.cli.terminal.progress_bars import bar
-from mallorn.client.out_directory import check_model, check_target
+from mallorn.client.out_directory import check_directory
 from mallorn.core.artifact_uris import open_artifact
 from mallorn.core.errors import InvalidRequest, NotFound
-from mallorn.core.targets import parse_target
+from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.dataset import VerifiedSchedule
 from mallorn.core.values.manifest import LIBRARY
 from mallorn.wording.format_values import Column
@@ -79,8 +79,7 @@ def schedules(
             return
         handle = api.job(job)
         directory = out or Path(f"mallorn-{handle.id}")
-        check_model(directory, lambda: handle.status.model_id, force)
-        check_target(directory, handle.status.target, force)
+        check_directory(directory, force, lambda: handle.status.model_id, Target(handle.status.target))
         handle.schedules(directory)
     files = sorted(str(path) for path in directory.rglob("*") if path.is_file())
     if as_json:
@@ -109,8 +108,7 @@ def fetch(
         if library:
             handle.library(directory / LIBRARY)
         else:
-            check_model(directory, lambda: handle.status.model_id, force)
-            check_target(directory, handle.status.target, force)
+            check_directory(directory, force, lambda: handle.status.model_id, Target(handle.status.target))
             handle.fetch(directory)
     if as_json:
         return output.print_json({"directory": str(directory), "library": (directory / LIBRARY).is_file()})

@@ -3,9 +3,10 @@
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -14,8 +15,8 @@ import typer
 from mallorn.cli.host_checks import check_host
 from mallorn.cli.live_view import show_until_ended
 from mallorn.cli.print_job_result import command_that_checks, print_tuned_job
+from mallorn.cli.several_targets import Body, finish_each
 from mallorn.cli.terminal import job_options
-from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JobArgument, JsonOption, Place, print_json, print_note, stderr
 from mallorn.cli.terminal.progress_bars import upload_with_bar
 from mallorn.client import out_directory
@@ -37,7 +38,8 @@ from mallorn.core.labels import parse_labels
 from mallorn.core.registry import WORDS
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
-from mallorn.wording.format_values import describe_budget
+from mallorn.core.targets import LOCAL, Target, name_targets
+from mallorn.wording.format_values import Column, describe_budget, format_latency
 
 # States of jobs that continue, or are done, without a call to resume: if `tune` was killed,
 # the job waits only for a stack, and it may have ended while nobody followed it.
@@ -47,7 +49,6 @@ VerboseOption = Annotated[
 ]
 
 
-@expand_option_groups
 def tune(
     model: Annotated[
         Path,
@@ -55,6 +56,8 @@ def tune(
             metavar="MODEL", help="An ONNX file, or a folder with one; TFLite and Keras files are converted."
         ),
     ],
+    target: job_options.TargetsOption = None,
+    *,
     effort: job_options.EffortOptions,
     auto: job_options.AutoOption = False,
     out: Annotated[
@@ -63,7 +66,6 @@ def tune(
     force: job_options.ForceOption = False,
     label: job_options.LabelOption = None,
     inputs: job_options.InputsOption = None,
-    *,
     options: job_options.JobFlags,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
@@ -74,28 +76,37 @@ def tune(
     # Refuse a misspelt target before anything is started.
     labels = parse_labels(label or ())
     effort = job_options.limit_trials(effort, auto, options)
-    effort = effort._replace(target=resolve_requested_target(effort.target, not place.url))
+    requested = [resolve_requested_target(text, not place.url) for text in target or [LOCAL]]
     directory = out or out_directory.default_directory(model.stem)
     if not place.url:
         check_option_kwargs(options)
         check_host((place.data or Settings().data_dir).expanduser().absolute())
     with interrupt_on_signals(), as_onnx(model) as file:
         fix_free_dimensions(file, options, asks=not as_json)
-        out_directory.check_model(directory, lambda: out_directory.model_id_of(file, inputs), force)
+        compute_id = partial(out_directory.model_id_of, file, inputs)
+        if len(requested) == 1:
+            out_directory.check_directory(directory, force, compute_id)
         with out_directory.out_directory(directory), connected_stack(*place) as stack:
-            resume_options = _resume_options(out, place, force)
-            ending = Ending(directory, str(model), verbose, as_json, resume_options, stack.check_runs)
+            resolve = partial(resolve_target_to_submit, stack, measurer=options.get("measurer", ""))
+            named = name_targets(list(map(resolve, requested)), target or [LOCAL])
+            folders = {directory / name if len(named) > 1 else directory: named[name] for name in named}
+            for folder, resolved in folders.items():
+                out_directory.check_directory(folder, force, compute_id, resolved)
             model_id = upload_with_bar(stack.api, str(file), inputs)
-            target = resolve_target_to_submit(stack, effort.target)
-            resolved = effort._replace(target=target)
-            job = stack.api.submit(model_id, *resolved, model.stem, labels=labels, **options)
-            with ending.pause_on_interrupt(job):
-                out_directory.check_job(directory, job, force)
-                print_note(f"job {job.id}: {describe_budget(job.status)} for {model} on {effort.target}")
-            ending.wait_and_fetch(job)
+
+            def submit(text: str) -> Job:
+                return stack.api.submit(model_id, text, *effort, model.stem, labels=labels, **options)
+
+            endings: list[Ending] = []
+            with pause_on_interrupt(endings):
+                for folder, job in out_directory.submit_each(folders, submit):
+                    own_out = out if folder == directory else folder
+                    endings.append(Ending(job, folder, str(model), _resume_options(own_out, place, force)))
+                    text = f"{model} on {requested[len(endings) - 1]}"
+                    print_note(f"job {job.id}: {describe_budget(job.status)} for {text}")
+            wait_and_fetch(endings, verbose, as_json, stack.check_runs)
 
 
-@expand_option_groups
 def resume(
     job: JobArgument,
     trials: Annotated[int, typer.Option(min=0, metavar="+N", help="Add this many trials to the budget.")] = 0,
@@ -115,17 +126,17 @@ def resume(
     with interrupt_on_signals(), connected_stack(*place) as stack:
         handle = stack.api.job(job)
         directory = out or out_directory.default_directory(_stem(handle))
-        out_directory.check_model(directory, lambda: handle.status.model_id, force)
-        out_directory.check_target(directory, handle.status.target, force)
+        target = Target(handle.status.target)
+        out_directory.check_directory(directory, force, lambda: handle.status.model_id, target)
         resume_options = _resume_options(out, place, force)
         file = Path(f"{_stem(handle)}.onnx")  # a job does not store the path of its model
         name = str(file) if file.is_file() else "MODEL.onnx"
-        ending = Ending(directory, name, verbose, as_json, resume_options, stack.check_runs)
+        ending = Ending(handle, directory, name, resume_options)
         if trials or auto or handle.status.state not in STANDING:
             handle.resume(trials, auto=auto)
         print_note(f"job {handle.id} {'is done' if handle.status.state is JobState.DONE else 'goes on'}")
         with out_directory.out_directory(directory):
-            ending.wait_and_fetch(handle)
+            wait_and_fetch([ending], verbose, as_json, stack.check_runs)
 
 
 def _stem(job: Job) -> str:
@@ -141,51 +152,87 @@ def _resume_options(out: Path | None, place: Place, force: bool) -> tuple[str, .
 
 @dataclass(frozen=True)
 class Ending:
-    """Follows a job to its end, downloads its schedules and prints the result."""
+    """A job that a command follows, and where its schedules go."""
 
+    job: Job
     directory: Path
     model: str  # as the user would type it
-    verbose: bool = False
-    as_json: bool = False
     resume_options: tuple[str, ...] = ()  # further options for `mallorn resume JOB`
-    check_runs: Callable[[], None] = lambda: None  # raises Unavailable if the service here ended
 
-    def wait_and_fetch(self, job: Job) -> None:
-        with self.pause_on_interrupt(job):
-            print_note(f"its page: {job.page}")
-            for seam, name in list_user_classes(job.status.options):
-                print_note(
-                    f"the {WORDS[seam]} {name} is not part of Mallorn: the service imports and runs it"
-                )
-            show_until_ended(job, stderr(), FirstExport(job, self.directory), self.verbose, self.check_runs)
-        job.raise_for_state()
-        job.fetch(self.directory)
-        if self.as_json:
-            print_json({**job.body, "directory": str(self.directory)})
-        else:
-            print_tuned_job(job.status, self.directory, self.model, self.resume_options)
+    @property
+    def has_schedules(self) -> bool:
+        return out_directory.holds_schedules_of(self.directory, self.job.id)
 
-    @contextmanager
-    def pause_on_interrupt(self, job: Job) -> Iterator[None]:
-        """Pause the job on Ctrl-C, print where its results are, and exit with code 130."""
+    def finish(self, as_json: bool) -> Body:
+        """Download the schedules; return the job and print it. Raises JobFailed."""
+        self.job.raise_for_state()
+        self.job.fetch(self.directory)
+        if not as_json:
+            print_tuned_job(self.job.status, self.directory, self.model, self.resume_options)
+        return {**self.job.body, "directory": str(self.directory)}
+
+    def pause(self) -> None:
+        """Pause the job, and print where its results are and how it goes on."""
+        message = "stopped; what was measured is kept. Go on with"
         try:
-            yield
-        except KeyboardInterrupt:
-            message = "stopped; what was measured is kept. Go on with"
-            try:
-                job.pause()
-            except Conflict:
-                message = "stopped; the job had just ended. See how, and fetch the schedules, with"
-            except MallornError as error:
-                cause = f"the job could not be paused: {error.message}"
-                message = f"stopped following; {cause}. Follow it again with"
-            print_note(f"\n{message}   {shlex.join(['mallorn', 'resume', job.id, *self.resume_options])}")
-            # The export may be new, or only partly fetched.
-            FirstExport(job, self.directory).announce_first_export(job.status)
-            if out_directory.holds_schedules_of(self.directory, job.id):
-                check = command_that_checks(self.directory, self.model)
-                print_note(f"{self.directory} holds a version that works. Check it with   {check}")
-            raise typer.Exit(ExitCode.INTERRUPTED) from None
+            self.job.pause()
+        except Conflict:
+            message = "stopped; the job had just ended. See how, and fetch the schedules, with"
+        except MallornError as error:
+            cause = f"the job could not be paused: {error.message}"
+            message = f"stopped following; {cause}. Follow it again with"
+        print_note(f"\n{message}   {shlex.join(['mallorn', 'resume', self.job.id, *self.resume_options])}")
+        # The export may be new, or only partly fetched.
+        FirstExport(self.job, self.directory).announce_first_export(self.job.status)
+        if self.has_schedules:
+            check = command_that_checks(self.directory, self.model)
+            print_note(f"{self.directory} holds a version that works. Check it with   {check}")
+
+
+#: Columns of the table on several targets.
+COLUMNS: Final = (
+    Column[Ending]("TARGET", lambda one: one.directory.name),
+    Column[Ending]("STATE", lambda one: one.job.state),
+    Column[Ending]("DEFAULT BUILD", lambda one: format_latency(one.job.status.median_us("untuned"))),
+    Column[Ending]("TUNED", lambda one: format_latency(one.job.status.median_us("tuned"))),
+    Column[Ending]("ONNXRUNTIME", lambda one: format_latency(one.job.status.median_us("onnxruntime"))),
+    Column[Ending]("VERDICT", lambda one: one.job.verdict.level if one.job.verdict else None),
+    Column[Ending]("DIRECTORY", lambda one: str(one.directory) if one.has_schedules else None),
+)
+
+
+def wait_and_fetch(
+    endings: Sequence[Ending], verbose: bool, as_json: bool, check_runs: Callable[[], None] = lambda: None
+) -> None:
+    """Follow jobs to their end in one view, download their schedules and print the results.
+
+    `check_runs` raises Unavailable if the service on this machine ended.
+    """
+    named = {one.directory.name if len(endings) > 1 else "": one for one in endings}
+    with pause_on_interrupt(endings):
+        for name, ending in named.items():
+            print_note(f"{f'page of {name}' if name else 'its page'}: {ending.job.page}")
+        for seam, name in list_user_classes(endings[0].job.status.options):
+            print_note(f"the {WORDS[seam]} {name} is not part of Mallorn: the service imports and runs it")
+        firsts = {name: FirstExport(ending.job, ending.directory) for name, ending in named.items()}
+        show_until_ended(firsts, stderr(), verbose, check_runs)
+    if len(endings) > 1:
+        return finish_each(
+            named, lambda _, ending: ending.finish(as_json), as_json, lambda ending: ending.job.body, COLUMNS
+        )
+    body = endings[0].finish(as_json)
+    return print_json(body) if as_json else None
+
+
+@contextmanager
+def pause_on_interrupt(endings: Sequence[Ending]) -> Iterator[None]:
+    """Pause the jobs on Ctrl-C, print how they go on, and exit with code 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        for ending in endings:
+            ending.pause()
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
 def fix_free_dimensions(file: Path, options: OptionKwargs, asks: bool) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from glob import escape
 from hashlib import sha256
-from inspect import unwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 from xml.etree import ElementTree
@@ -18,7 +17,7 @@ from mallorn.cli import compile_and_bench
 from mallorn.cli.dataset_import import ImportTally, import_logs
 from mallorn.cli.dataset_options import dataset
 from mallorn.cli.schedule_directory import ScheduleDirectory, local_model, read_schedule_directory
-from mallorn.cli.terminal.job_options import EffortOptions, InputsOption
+from mallorn.cli.terminal.job_options import EffortOptions, InputsOption, TargetOption
 from mallorn.cli.terminal.output import JsonOption, Place, print_json, print_note, stdout
 from mallorn.cli.tune_and_resume import tune
 from mallorn.client.http_connection import sha256_of
@@ -278,9 +277,10 @@ def judge_latency(latency: ModelLatency, baseline: ModelLatency | None, toleranc
 def retune(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The schedules, which are updated.")],
     model: compile_and_bench.ModelArgument,
+    target: TargetOption = LOCAL,
+    *,
     effort: EffortOptions,
     as_json: JsonOption = False,
-    *,
     place: Place,
 ) -> None:
     """Tune only workloads that are new or whose schedule no longer applies; update DIR."""
@@ -299,10 +299,10 @@ def retune(
         with dataset(place.data, None, create=True) as database:
             import_logs(database, directory, tally)
         tally.print_problems()
-    target = exported.target.text if effort.target == LOCAL else effort.target
-    unwrap(tune)(
+    tune(
         model,
-        effort._replace(target=target),
+        [exported.target.text if target == LOCAL else target],
+        effort=effort,
         auto=effort.trials is None and effort.minutes is None,
         out=directory,
         force=True,  # the directory may be of an earlier version of the model

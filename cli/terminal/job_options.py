@@ -12,10 +12,12 @@ from mallorn.core.check_option_kwargs import OptionKwargs
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.job_options import WITHOUT_FLAG, JobOptions, accepted_names
 from mallorn.core.registry import CONTRACTS
-from mallorn.core.targets import LOCAL
 
-TargetOption = Annotated[
-    str, typer.Option("--target", help="`local`, `cuda`, a JSON target, or a tag like nvidia/nvidia-h100.")
+TARGETS: Final = "`local`, `cuda`, a JSON target, or a tag like nvidia/nvidia-h100"
+TargetOption = Annotated[str, typer.Option("--target", help=f"{TARGETS}.")]
+TargetsOption = Annotated[
+    list[str] | None,
+    typer.Option("--target", help=f"{TARGETS}; repeatable: a job for each.  [default: local]"),
 ]
 ForceOption = Annotated[
     bool, typer.Option("--force", help="Write into --out even if it holds other schedules or files.")
@@ -65,9 +67,8 @@ LabelOption = Annotated[
 
 
 class EffortOptions(NamedTuple):
-    """The target of a tuning job, its budget and its seed."""
+    """The budget of a tuning job and its seed."""
 
-    target: TargetOption = LOCAL
     trials: Annotated[
         int | None,
         typer.Option(

@@ -290,9 +290,9 @@ class Client:
         """Iterate over entries of the audit log, newest first; an admin's key reads all."""
         return self.connection.iterate_values(AuditEntry, "/audit", limit=page_size)
 
-    def devices(self) -> list[DeviceStatus]:
-        """Return all devices that the coordinator knows."""
-        return self.connection.values(DeviceStatus, "/devices")
+    def devices(self, target: Wanted | None = None) -> list[DeviceStatus]:
+        """Return the coordinator's devices: all, or those of a target such as `local`."""
+        return self.connection.values(DeviceStatus, "/devices", target=_text(target))
 
     def workers(self) -> list[WorkerStatus]:
         """Return all workers that the coordinator knows."""

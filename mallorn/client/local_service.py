@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mallorn.client.coordinator_client import Client
+from mallorn.client.coordinator_client import Client, Wanted
 from mallorn.client.job import Job
 from mallorn.client.progress_lines import print_line
-from mallorn.core.errors import Unavailable
+from mallorn.core.errors import InvalidTarget, Unavailable
 from mallorn.core.installation import python_path
 from mallorn.core.settings import Settings
-from mallorn.core.targets import LOCAL, kind_of_word, parse_target
+from mallorn.core.targets import LOCAL, Target, kind_of_word, parse_target
 from mallorn.core.version import API
+from mallorn.core.virtual_devices import add_virtual_device
 from mallorn.stack.data_directory import LOCK_PATIENCE_SEC, DataDir, StackInfo
 from mallorn.stack.process_specs import mallorn_command
 from mallorn.stack.read_only_coordinator import DataDirTransport, add_data_option_to_hints
@@ -75,17 +76,25 @@ def connected_stack(url: str | None, api_key: str | None, data: Path | None = No
             starter.wait_until_ended()
 
 
-def resolve_target_to_submit(stack: Connected, target: str) -> str:
-    """Return the target to submit a job with.
+def resolve_target_to_submit(stack: Connected, target: Wanted, measurer: str) -> Target:
+    """Return a job's target; a `measurer` that is a virtual device becomes its device.
 
     A service resolves `local` only once a device is online. To avoid that wait, one on this
     machine gets the last target of this host's device, else the detected target.
     """
-    if target != LOCAL or stack.data is None:
-        return target
-    devices = stack.api.devices()
-    if any(device.online for device in devices):
-        return LOCAL
+    return add_virtual_device(_resolve_target(stack, target), measurer)
+
+
+def _resolve_target(stack: Connected, target: Wanted) -> Target:
+    if not isinstance(target, str) or (target != LOCAL and kind_of_word(target) is None):
+        return parse_target(target)
+    devices = stack.api.devices() if target == LOCAL and stack.data else []
+    if stack.data is None or target != LOCAL or any(device.online for device in devices):
+        found = sorted({device.target for device in stack.api.devices(target)})
+        if len(found) != 1:  # an older coordinator does not filter devices
+            message = f"the service knows {len(found)} targets that `{target}` may mean"
+            raise InvalidTarget(message, hint="mallorn devices   (then --target JSON)")
+        return parse_target(found[0])
     from mallorn.workers.device.detect_host import detect_target, read_host_facts
     from mallorn.workers.host.code_digest import TVM_VERSION
 
@@ -95,7 +104,7 @@ def resolve_target_to_submit(stack: Connected, target: str) -> str:
         for device in devices
         if device.info.is_local and (device.host_class, device.tvm_version) == host
     ]
-    return local[0].target if local else detect_target().text
+    return parse_target(local[0].target) if local else detect_target()
 
 
 def resolve_requested_target(target: str, is_here: bool) -> str:

@@ -1,6 +1,6 @@
 """Checks of an output directory: only `force` overwrites schedules of another model."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Final, Self
 
 from mallorn.client.job import Job
 from mallorn.client.model_upload import ModelUpload
-from mallorn.core.errors import Conflict, InvalidRequest
+from mallorn.core.errors import Conflict, InvalidRequest, MallornError
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.manifest import MANIFEST, read_manifest
 from mallorn.wording.format_values import file_name
@@ -48,30 +48,33 @@ def default_directory(name: str) -> Path:
     return Path(file_name(name, "-tuned"))
 
 
-def check_model(directory: Path, model_id: Callable[[], str], force: bool) -> None:
-    """Raise Conflict if the directory holds another model's schedules, or other files."""
+def check_directory(
+    directory: Path, force: bool, model_id: Callable[[], str], target: Target | None = None
+) -> None:
+    """Raise Conflict if it holds schedules of another model or target, or other files."""
     existing = None if force else ExistingSchedules.read(directory)
     if existing is not None and existing.model != model_id():
         raise Conflict(f"{directory} holds the schedules of another model", hint=CHOOSE)
-
-
-def check_target(directory: Path, target: str, force: bool) -> None:
-    """Raise Conflict if the directory is for another target, or holds other files."""
-    existing = None if force else ExistingSchedules.read(directory)
-    if existing is not None and existing.target != parse_target(target):
+    if existing is not None and target not in (None, existing.target):
         raise Conflict(f"{directory} holds schedules for another target, {existing.target}", hint=CHOOSE)
 
 
-def check_job(directory: Path, job: Job, force: bool) -> None:
-    """Cancel the new job and raise Conflict if the directory is for another target.
-
-    Only now can this be checked: creating the job resolved the target `local`.
-    """
-    try:
-        check_target(directory, job.status.target, force)
-    except Conflict:
-        job.cancel()
-        raise
+def submit_each(folders: Mapping[Path, Target], submit: Callable[[str], Job]) -> Iterator[tuple[Path, Job]]:
+    """Yield a submitted job for each directory. If one is refused, cancel the others."""
+    jobs: list[Job] = []
+    for folder, target in folders.items():
+        try:
+            jobs.append(submit(target.text))
+        except MallornError as error:
+            messages = [f"{folder.name}: " * (len(folders) > 1) + error.message]
+            for job in jobs:
+                try:
+                    messages.append(f"job {job.id} is {job.cancel().state}")
+                except MallornError as second:
+                    messages.append(f"job {job.id} is not cancelled: {second.message}")
+            error.message = "; ".join(messages)
+            raise
+        yield folder, jobs[-1]
 
 
 def model_id_of(file: Path, inputs: Path | None = None) -> str:

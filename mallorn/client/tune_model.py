@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Unpack
@@ -10,7 +11,12 @@ from mallorn.client.job import Job, Progress
 from mallorn.client.local_service import connected_stack, resolve_requested_target, resolve_target_to_submit
 from mallorn.client.logins import current_url
 from mallorn.client.onnx_export import as_onnx
-from mallorn.client.out_directory import check_job, check_model, default_directory, model_id_of, out_directory
+from mallorn.client.out_directory import (
+    check_directory,
+    default_directory,
+    model_id_of,
+    out_directory,
+)
 from mallorn.client.progress_lines import FirstExport, LineView, print_line
 from mallorn.core.check_option_kwargs import OptionKwargs
 from mallorn.core.errors import Conflict, MallornError
@@ -56,23 +62,23 @@ def tune(
     url = settings().url or (None if data else current_url())
     with as_onnx(model, example_inputs, dynamic_shapes) as file:
         directory = Path(out) if out else default_directory(file.stem)
+        compute_id = partial(model_id_of, file, Path(inputs) if inputs else None)
         with _rewrite_hints_for_python():
-            check_model(directory, lambda: model_id_of(file, Path(inputs) if inputs else None), force)
+            check_directory(directory, force, compute_id)
         if url is None:
             for module in NEEDED.values():
                 if find_spec(module) is None:
                     message = f"tuning on this machine needs {module}, which is not installed"
                     raise missing_package(message, ",".join(NEEDED), ELSEWHERE)
         with out_directory(directory), connected_stack(url, None, Path(data) if data else None) as stack:
-            if url is None and target == LOCAL:
-                target = resolve_target_to_submit(stack, LOCAL)
-            elif url is None and isinstance(target, str):
+            if url is None and isinstance(target, str):
                 target = resolve_requested_target(target, is_here=True)
-            job = stack.api.submit(
-                file, target, trials, minutes, seed, name or file.stem, inputs=inputs, **options
-            )
+            resolved = resolve_target_to_submit(stack, target, options.get("measurer", ""))
             with _rewrite_hints_for_python():
-                check_job(directory, job, force)
+                check_directory(directory, force, compute_id, resolved)
+            job = stack.api.submit(
+                file, resolved.text, trials, minutes, seed, name or file.stem, inputs=inputs, **options
+            )
             _follow(job, directory, progress)
             job.fetch(directory)
             return stack.job_from_files(job)

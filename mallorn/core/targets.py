@@ -4,12 +4,12 @@ import hashlib
 import json
 import platform
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, cast
 
-from mallorn.core.errors import InvalidTarget, MissingPackage
+from mallorn.core.errors import InvalidRequest, InvalidTarget, MissingPackage
 from mallorn.core.registry import VIRTUAL_DEVICES, failed_kinds, list_kinds
 from mallorn.core.storable_json import TOLD, check_storable, read_json
 from mallorn.core.target_kind import TargetAttrs, TargetKind
@@ -35,6 +35,8 @@ _TYPES: Final[dict[Any, _Fits]] = {
 }
 _ANYTHING: Final[_Fits] = ("value", lambda _: True)
 _LISTS: Final = frozenset({"keys", "libs", "mattr"})
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9.+]+")  # characters that a short name replaces
+_SHORT: Final = 60
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,16 @@ class Target:
     def key(self) -> str:
         """Short hash that identifies the target in tracker keys, queues and directories."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:12]
+
+    @property
+    def short_name(self) -> str:
+        """Name for directories, such as `znver4` or `aarch64`; targets may share it."""
+        attrs = self.attrs
+        machine, cpu = instruction_set(attrs).replace("_", "-"), attrs.get("mcpu", "")
+        words = ["" if cpu.startswith(machine) else machine, cpu, attrs.get("arch", "")]
+        words = ["" if self.runs_on_cores and any(words) else self.kind, *words, attrs.get("device", "")]
+        names = (_UNSAFE.sub("-", word).strip("-.") for word in words)
+        return "-".join(filter(None, names))[:_SHORT] or self.key
 
     @property
     def kind(self) -> str:
@@ -133,6 +145,22 @@ def parse_target(value: str | Mapping[str, object]) -> Target:
     if len(text) > LONGEST:
         raise InvalidTarget(f"the target has {len(text)} characters, more than {LONGEST}", hint=_USE)
     return Target(text)
+
+
+def name_targets(targets: Sequence[Target], spellings: Sequence[object]) -> dict[str, Target]:
+    """Return targets by name: the short name, followed by the key if others share it.
+
+    Raises InvalidRequest, with both of its `spellings`, if a target is given twice.
+    """
+    for index, target in enumerate(targets):
+        if (first := targets.index(target)) < index:
+            message = f"{spellings[first]} and {spellings[index]} are the same target"
+            raise InvalidRequest(message, hint="leave one of the two out")
+    names = [target.short_name for target in targets]
+    return {
+        name if names.count(name) == 1 else f"{name}-{target.key}": target
+        for name, target in zip(names, targets, strict=True)
+    }
 
 
 def _attributes(value: str | Mapping[str, object]) -> TargetAttrs:

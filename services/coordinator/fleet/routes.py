@@ -4,6 +4,7 @@ Also computes the states of devices and workers, and what `local` or the name of
 accelerator means as a target.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
@@ -13,7 +14,7 @@ from mallorn.core.api_keys import Scope
 from mallorn.core.errors import Conflict, InvalidTarget, NoDevice
 from mallorn.core.host_id import host_id
 from mallorn.core.target_kind import TargetKind
-from mallorn.core.targets import Target
+from mallorn.core.targets import LOCAL, Target, kind_of_word, parse_target
 from mallorn.core.values.fleet import (
     DeviceState,
     DeviceStatus,
@@ -105,10 +106,24 @@ def accelerator_target(session: Session, kind: TargetKind) -> Target:
     return Target(found[0])
 
 
+def named_target(session: Session, target: str | Mapping[str, object]) -> Target:
+    """Return what `local`, a kind of accelerator, or a text of `parse_target` means."""
+    if target == LOCAL:
+        return local_target(session)
+    kind = kind_of_word(target) if isinstance(target, str) else None
+    return parse_target(target) if kind is None else accelerator_target(session, kind)
+
+
 @router.get("/devices", openapi_extra=SEES_FLEET)
-def list_devices(parts: PartsDep) -> ListOut[DeviceStatus]:
-    """List all known devices with their state and when each was last seen."""
+def list_devices(
+    parts: PartsDep,
+    target: Annotated[
+        str | None, Query(description="Only devices of this target; also `local` or `cuda`.")
+    ] = None,
+) -> ListOut[DeviceStatus]:
+    """List the known devices with their state and when each was last seen."""
     with parts.database.session() as session:
+        wanted = None if target is None else named_target(session, target).text
         now_sec, devices = read_clock(session), Devices(session).list()
         targets = Targets(session).texts(device.target_id for device in devices)
         items = [
@@ -121,6 +136,7 @@ def list_devices(parts: PartsDep) -> ListOut[DeviceStatus]:
                 online=is_online(device, seen_sec),
             )
             for device in devices
+            if wanted in (None, targets[device.target_id])
         ]
     return ListOut(items=sorted(items, key=lambda device: device.state is DeviceState.STOPPED))
 

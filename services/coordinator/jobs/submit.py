@@ -15,7 +15,6 @@ from mallorn.core.installation import RESEARCH, pip_install_command
 from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import PLANNER_SEAMS, RESEARCH_NAMES, WORDS, libraries_of, resolve
 from mallorn.core.states import DatasetUse
-from mallorn.core.targets import LOCAL, kind_of_word, parse_target
 from mallorn.core.values.event import SubmittedEvent
 from mallorn.core.values.fleet import WorkerInfo
 from mallorn.core.values.job import JobStatus
@@ -27,7 +26,7 @@ from mallorn.db.repositories.jobs import JobLabels, Jobs, NewJob
 from mallorn.db.repositories.stored_files import Models
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.workers import Workers
-from mallorn.services.coordinator.fleet.routes import SILENT_SEC, accelerator_target, local_target
+from mallorn.services.coordinator.fleet.routes import SILENT_SEC, named_target
 from mallorn.services.coordinator.jobs.job_request_bodies import JobIn
 from mallorn.services.coordinator.jobs.job_views import job_out
 from mallorn.services.coordinator.web.app_parts import AppParts, PartsDep
@@ -89,11 +88,7 @@ def create_or_find_job(
         Models(session).lock_model(request.model_id)
         Usage(session).lock_owner_usage(owner)
         model = Models(session).get(request.model_id, owner)
-        if request.target == LOCAL:
-            requested = local_target(session)
-        else:
-            kind = kind_of_word(request.target) if isinstance(request.target, str) else None
-            requested = parse_target(request.target) if kind is None else accelerator_target(session, kind)
+        requested = named_target(session, request.target)
         target = add_virtual_device(requested, request.options.measurer)
         options = request.options.with_target_defaults(target)
         dataset = max(request.options.dataset, parts.settings.dataset, key=get_args(DatasetUse).index)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mallorn.cli import jobs
-from mallorn.client.job import Job
+from mallorn.client.progress_lines import FirstExport
 from mallorn.core.errors import ExitCode
 from mallorn.core.states import JobState
 from mallorn.core.values.event import OtherEvent
@@ -181,8 +181,8 @@ def test_a_boolean_option_is_typed_as_a_word(model: Path, value: str) -> None:
 def test_a_job_is_left_paused_and_cancelled(
     owned: OwnedRows, model: Path, shell: Shell, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(job: Job, *_shown: object, **_how: object) -> None:
-        job.refresh()
+    def interrupt(firsts: dict[str, FirstExport], *_shown: object, **_how: object) -> None:
+        firsts[""].job.refresh()
         raise KeyboardInterrupt
 
     private = data(mallorn("submit", model, "--target", TARGET, "--private", "--json"))

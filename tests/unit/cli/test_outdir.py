@@ -1,6 +1,5 @@
 """Where schedules are written to: not over another model's, not among other files; nothing empty stays."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import Mock
@@ -9,19 +8,19 @@ import pytest
 import typer
 
 from mallorn.cli import tune_and_resume
-from mallorn.cli.tune_and_resume import Ending
+from mallorn.cli.tune_and_resume import Ending, pause_on_interrupt, wait_and_fetch
 from mallorn.client.coordinator_client import Client
 from mallorn.client.http_connection import LoggedEvent
 from mallorn.client.job import Job
 from mallorn.client.out_directory import (
-    check_model,
-    check_target,
+    check_directory,
     default_directory,
     model_id_of,
     out_directory,
 )
 from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.states import JobState
+from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.manifest import Manifest
@@ -31,7 +30,7 @@ from tests.fixtures.kept import Kept
 from tests.fixtures.models import onnx_bytes
 
 TARGET = {"kind": "llvm", "num-cores": 2}
-OTHER_TARGET = '{"kind": "llvm", "num-cores": 4}'
+OTHER_TARGET = parse_target({"kind": "llvm", "num-cores": 4})
 MODEL_ID = "a" * 64
 
 
@@ -47,18 +46,16 @@ def held(tmp_path: Path) -> Path:
 
 def test_the_same_model_and_target_write_over_their_own(held: Path) -> None:
     (held / "notes.txt").touch()
-    check_model(held, lambda: MODEL_ID, force=False)
-    check_target(held, json.dumps(TARGET), force=False)
+    check_directory(held, False, lambda: MODEL_ID, parse_target(TARGET))
 
 
 def test_another_models_and_another_targets_schedules_are_kept(held: Path) -> None:
     with pytest.raises(Conflict, match="schedules of another model") as caught:
-        check_model(held, lambda: "b" * 64, force=False)
+        check_directory(held, False, lambda: "b" * 64)
     assert "--force" in caught.value.hint
     with pytest.raises(Conflict, match="schedules for another target"):
-        check_target(held, OTHER_TARGET, force=False)
-    check_model(held, lambda: "b" * 64, force=True)
-    check_target(held, OTHER_TARGET, force=True)
+        check_directory(held, False, lambda: MODEL_ID, OTHER_TARGET)
+    check_directory(held, True, lambda: "b" * 64, OTHER_TARGET)
 
 
 @pytest.mark.parametrize("manifest", [None, "", "[]", "{}", '{"model": "m", "target": 1}'])
@@ -67,13 +64,12 @@ def test_other_files_are_not_written_among(tmp_path: Path, manifest: str | None)
     if manifest is not None:
         (tmp_path / "manifest.json").write_text(manifest)
     with pytest.raises(Conflict, match="other files than Mallorn's schedules"):
-        check_model(tmp_path, lambda: MODEL_ID, force=False)
+        check_directory(tmp_path, False, lambda: MODEL_ID)
 
 
 def test_what_is_empty_or_not_there_is_free(tmp_path: Path) -> None:
     for directory in (tmp_path, tmp_path / "new"):
-        check_model(directory, lambda: MODEL_ID, force=False)
-        check_target(directory, OTHER_TARGET, force=False)
+        check_directory(directory, False, lambda: MODEL_ID, OTHER_TARGET)
 
 
 def test_a_directory_that_stays_empty_is_removed_with_its_parents(tmp_path: Path) -> None:
@@ -147,7 +143,7 @@ def test_who_leaves_a_job_that_has_just_ended_is_told_the_way_to_its_schedules(
     monkeypatch.setattr(tune_and_resume, "show_until_ended", Mock(side_effect=KeyboardInterrupt))
     monkeypatch.setattr(Interrupted, "page", "http://127.0.0.1/#/jobs/j1")
     with pytest.raises(typer.Exit):
-        Ending(Path("won"), "m.onnx", resume_options=("--out", "won")).wait_and_fetch(Interrupted())
+        wait_and_fetch([Ending(Interrupted(), Path("won"), "m.onnx", ("--out", "won"))], False, False)
     told = capsys.readouterr().err
     assert "the job had just ended" in told
     assert "mallorn resume j1 --out won" in told
@@ -179,7 +175,7 @@ def test_who_leaves_a_job_is_told_how_to_use_a_version_of_it(
         ("a version comes in the moment of ctrl-c", tmp_path / "new", Exported()),
         ("a version is in its directory", tmp_path / "new", Interrupted()),
     ):
-        with pytest.raises(typer.Exit) as left, Ending(folder, "m.onnx").pause_on_interrupt(job):
+        with pytest.raises(typer.Exit) as left, pause_on_interrupt([Ending(job, folder, "m.onnx")]):
             raise KeyboardInterrupt
         assert left.value.exit_code == 130
         texts[state] = capsys.readouterr().err.replace(str(tmp_path), "PLACE")

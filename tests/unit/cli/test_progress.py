@@ -109,8 +109,8 @@ class Exported(FirstExport):
 
 def watched(handle: Job, terminal: bool, verbose: bool = False, first: str = "") -> str:
     console = Console(file=io.StringIO(), force_terminal=terminal, width=160)
-    final = show_until_ended(handle, console, Exported(handle, first), verbose)
-    assert final.state == "done"
+    show_until_ended({"": Exported(handle, first)}, console, verbose)
+    assert handle.status.state == "done"
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -253,7 +253,7 @@ def test_the_view_of_a_service_that_has_ended_ends_at_once() -> None:
 
     scripted = Scripted(job("tuning"), None, job("done"))
     with pytest.raises(Unavailable, match="has ended"):
-        show_until_ended(scripted, Console(), FirstExport(scripted, ""), check_runs=check_runs)
+        show_until_ended({"": FirstExport(scripted, "")}, Console(), check_runs=check_runs)
 
 
 def lefts(*looks: tuple[float, JobStatus]) -> list[str]:
@@ -357,7 +357,7 @@ def test_a_job_that_no_device_here_can_serve_shows_its_command_once() -> None:
     waits = job("tuning", waiting_because=waiting.waiting_because, hint=waiting.hint, cause=waiting.cause)
     console = Console(file=io.StringIO(), width=300)
     scripted = Scripted(waits, waits, job("cancelled"))
-    show_until_ended(scripted, console, FirstExport(scripted, ""))
+    show_until_ended({"": FirstExport(scripted, "")}, console)
     assert isinstance(console.file, io.StringIO)
     told = console.file.getvalue()
     assert told.count("next: mallorn device --target 't' --tracker 10.0.0.2:9190") == 1
@@ -367,4 +367,5 @@ def test_a_job_that_the_service_paused_is_followed_no_longer() -> None:
     paused = job("paused", waiting_because="waited 10 minutes for a device", hint="mallorn device")
     console = Console(file=io.StringIO(), width=300)
     scripted = Scripted(paused)
-    assert show_until_ended(scripted, console, FirstExport(scripted, "")).state == "paused"
+    show_until_ended({"": FirstExport(scripted, "")}, console)
+    assert scripted.status.state == "paused"

@@ -29,10 +29,8 @@ def tuned(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What is given to `tune`."""
     given: list[dict[str, Any]] = []
 
-    def tune(model: Path, effort: Any, *, auto: bool, out: Path, force: bool, **more: Any) -> None:
-        given.append(
-            {"model": model, "target": effort.target, "auto": auto, "out": out, "force": force, **more}
-        )
+    def tune(model: Path, target: list[str], *, auto: bool, out: Path, force: bool, **more: Any) -> None:
+        given.append({"model": model, "target": target[0], "auto": auto, "out": out, "force": force, **more})
 
     monkeypatch.setattr("mallorn.cli.verify_and_retune.tune", tune)
     return given

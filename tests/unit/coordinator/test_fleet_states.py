@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from mallorn.core.host_id import host_id
 from mallorn.core.targets import parse_target
 from mallorn.db.repositories.devices import Devices, SeenDevice
 from mallorn.db.repositories.targets import Targets
@@ -48,3 +49,14 @@ def test_a_device_that_stopped_is_not_called_silent_and_comes_last(fleet: Coordi
 def test_a_device_that_stopped_is_not_online(fleet: Coordinator) -> None:
     rows = fleet.http.get("/devices").json()["items"]
     assert [row["name"] for row in rows if row["online"]] == ["c", "d"]
+
+
+def test_devices_are_listed_by_target_which_may_be_local(fleet: Coordinator) -> None:
+    zen = parse_target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})
+    with fleet.database.transaction() as session:
+        target_id = Targets(session).ensure(zen).id
+        Devices(session).record_seen(SeenDevice("e", target_id, host_id(), "class", 2, "0.27.0", {}))
+    for target in ("local", zen.text, '{"kind": "llvm", "num-cores": 2, "mcpu": "znver4"}'):
+        rows = fleet.http.get("/devices", params={"target": target}).json()["items"]
+        assert [(row["name"], row["target"]) for row in rows] == [("e", zen.text)]
+    assert fleet.http.get("/devices", params={"target": "cuda"}).json()["error"] == "NoDevice"

@@ -24,6 +24,7 @@ from mallorn.client import tune_model as tuning
 from mallorn.client.http_connection import Connection
 from mallorn.client.job import JobFailed
 from mallorn.client.local_service import Connected
+from mallorn.client.out_directory import model_id_of
 from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.installation import MissingPackage, pip_install_command
 from mallorn.core.settings import settings
@@ -58,6 +59,18 @@ BODY = {
 }
 
 
+TARGET = parse_target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})
+DEVICE = {
+    **dict.fromkeys(("name", "host_id", "host_class", "tvm_version"), "known"),
+    **dict.fromkeys(("id", "threads", "last_seen", "silent_sec"), 1),
+    "target": TARGET.text,
+    "info": {},
+    "busy": False,
+    "state": "idle",
+    "online": True,
+}
+
+
 class Service:
     """A coordinator whose job takes one step of its life a look.
 
@@ -81,6 +94,8 @@ class Service:
             return httpx.Response(200, json={"items": [], "next_cursor": None})
         if path.endswith("/events"):
             return httpx.Response(200)
+        if path == "/devices":
+            return httpx.Response(200, json={"items": [DEVICE]})
         if path == "/models":
             return httpx.Response(200, json={"id": "a" * 64})
         if path.startswith(("/models/", "/uploads/")):
@@ -134,6 +149,27 @@ def test_tune_returns_a_finished_job_whose_schedules_lie_there(use: Use, model: 
     job = mallorn.tune(model, trials=8, out=tmp_path / "tuned")
     assert (job.id, job.body["state"]) == ("1f", "done")
     assert (tmp_path / "tuned" / "database_workload.json").is_file()
+
+
+def test_local_is_what_the_service_says(use: Use, model: Path, tmp_path: Path) -> None:
+    use(service := Service("done"))
+    mallorn.tune(model, out=tmp_path / "tuned")
+    assert service.targets == [TARGET.text]
+
+
+def test_the_schedules_of_another_target_are_kept_and_nothing_is_submitted(
+    use: Use, model: Path, tmp_path: Path
+) -> None:
+    (directory := tmp_path / "tuned").mkdir()
+    theirs = Manifest(
+        model=model_id_of(model), target={"kind": "llvm", "num-cores": 3}, recipe=StoredRecipe()
+    )
+    (directory / "manifest.json").write_text(theirs.model_dump_json())
+    use(service := Service("done"))
+    with pytest.raises(Conflict, match="for another target") as caught:
+        mallorn.tune(model, out=directory)
+    assert "force=True" in caught.value.hint
+    assert service.posted == []
 
 
 def test_cuda_is_the_gpu_of_this_machine_for_a_service_here(
