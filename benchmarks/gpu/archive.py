@@ -17,21 +17,11 @@ from typing import Final
 
 from benchmarks.gpu.packages import LATER, ROOT, SPARE, lacking, lay_packages
 from benchmarks.gpu.unpack import BASE, COMPILER, LIBRARIES, MANIFEST, PIECE
+from benchmarks.house_tree import ROOMS
 
 # The product, and those benchmarks and examples that the parts run.
 _TREE: Final = (
-    *(
-        "mallorn",
-        "cli",
-        "services",
-        "workers",
-        "costmodels",
-        "searchers",
-        "db",
-        "stack",
-        "graphc",
-        "research",
-    ),
+    *(*ROOMS, "research"),
     *("benchmarks/__init__.py", "benchmarks/gpu", "examples/zoo", "examples/build.py"),
 )
 SEARCHED: Final = "searched"  # folder of what is built for part 3
