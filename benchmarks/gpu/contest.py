@@ -116,7 +116,6 @@ class Contest:
                 folder,
                 self._builders,
                 self._order["round"],
-                self._folder,
             )
             runs = Trials(search, gpu, self._call, self._file(), self._libraries, self._target)
             try:
