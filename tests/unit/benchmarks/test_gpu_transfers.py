@@ -94,6 +94,15 @@ def test_what_only_later_parts_import_is_not_in_the_first_transfer(
         }
 
 
+def test_data_of_a_new_database_is_sent_with_what_later_parts_need(tmp_path: Path) -> None:
+    nothing = tmp_path / "site", tmp_path / "kernels"
+    archive.write_base(tmp_path / BASE, *nothing, 0)
+    later = archive.write_later_parts(tmp_path, nothing[0], 0)
+    with tarfile.open(tmp_path / BASE) as first, tarfile.open(later) as last:
+        assert [name for name in first.getnames() if name.startswith("tree/db/bundled/data")] == []
+        assert "tree/db/bundled/data/bases.json" in last.getnames()
+
+
 def test_the_first_transfer_has_every_room_of_the_product(tmp_path: Path) -> None:
     archive.write_base(tmp_path / BASE, tmp_path / "site", tmp_path / "kernels", 0)
     with tarfile.open(tmp_path / BASE) as first:
