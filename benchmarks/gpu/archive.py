@@ -1,8 +1,8 @@
 """Pack archives for the GPU machine, cut so that each fits into one transfer.
 
 Transfer 1 holds all that part 1 needs. The next ones hold TVM's compiler, which the other parts need and
-which is larger than everything else, and the last ones other packages that only those parts import, and the
-libraries that were built for part 3.
+which is larger than everything else, and the last ones other packages that only those parts import, the
+data of a new database, and the libraries that were built for part 3.
 """
 
 import json
@@ -17,23 +17,15 @@ from typing import Final
 
 from benchmarks.gpu.packages import LATER, ROOT, SPARE, lacking, lay_packages
 from benchmarks.gpu.unpack import BASE, COMPILER, LIBRARIES, MANIFEST, PIECE
+from benchmarks.house_tree import ROOMS
 
 # The product, and those benchmarks and examples that the parts run.
 _TREE: Final = (
-    *(
-        "mallorn",
-        "cli",
-        "services",
-        "workers",
-        "costmodels",
-        "searchers",
-        "db",
-        "stack",
-        "graphc",
-        "research",
-    ),
+    *(*ROOMS, "research"),
     *("benchmarks/__init__.py", "benchmarks/gpu", "examples/zoo", "examples/build.py"),
 )
+# What a new database begins with: part 1 has none.
+_LATER_TREE: Final = ("db/bundled/data",)
 SEARCHED: Final = "searched"  # folder of what is built for part 3
 _CHUNK: Final = 1 << 20
 Say = Callable[[str], None]
@@ -126,7 +118,7 @@ def write_base(file: Path, site: Path, kernels: Path, preset: int) -> None:
         lzma.open(file, "wb", filters=_filters(preset)) as packed,
         tarfile.open(fileobj=packed, mode="w") as archive,
     ):
-        for name in sorted(_tracked(*_TREE)):
+        for name in sorted({*_tracked(*_TREE)} - {*_tracked(*_LATER_TREE)}):
             archive.add(ROOT / name, f"tree/{name}")
         for path in sorted(site.rglob("*")):
             place = path.relative_to(site)
@@ -144,6 +136,8 @@ def write_later_parts(out: Path, site: Path, preset: int) -> Path:
         lzma.open(file, "wb", filters=_filters(preset)) as packed,
         tarfile.open(fileobj=packed, mode="w") as archive,
     ):
+        for name in _tracked(*_LATER_TREE):
+            archive.add(ROOT / name, f"tree/{name}")
         for name in LATER:
             if (site / name).is_dir():
                 archive.add(site / name, f"site/{name}")

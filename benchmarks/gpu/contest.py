@@ -40,6 +40,7 @@ from benchmarks.gpu.search_places import (
 )
 from benchmarks.gpu.tasks import BY_NAME
 from benchmarks.gpu.trials import MeasuredCandidate, TrialFile
+from mallorn.core.job_options import JobOptions
 from mallorn.core.targets import Target
 from mallorn.stack.supervised_process import DieWithParent
 
@@ -87,7 +88,8 @@ class Contest:
         try:
             file = self._file()
             if not file.has_device:
-                file.append_device(gpu.device() | {"evaluator": SEARCHED.model_dump()})
+                timing = JobOptions(evaluator=SEARCHED).timing(self._target)
+                file.append_device(gpu.device() | {"evaluator": timing})
             for method in METHODS:
                 if time.monotonic() < self._until_sec:
                     cells.measure(
@@ -116,7 +118,6 @@ class Contest:
                 folder,
                 self._builders,
                 self._order["round"],
-                self._folder,
             )
             runs = Trials(search, gpu, self._call, self._file(), self._libraries, self._target)
             try:

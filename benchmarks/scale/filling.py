@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from benchmarks.filled.rows import fill
 from benchmarks.scale.devices import HOST_CLASS, THREADS, TVM_VERSION
 from benchmarks.scale.rows import job_options
-from mallorn.core.targets import parse_target
+from mallorn.core.targets import Target, parse_target
 from mallorn.db.measurement_codec import pack_decisions, pack_text
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.targets import Targets
@@ -73,7 +73,7 @@ def _adopt_context(session: Session, target_id: int) -> bool:
     (old_id,) = session.scalars(
         select(Context.id).where(Context.target_id == target_id).order_by(Context.id).limit(1)
     )
-    timing = job_options(0, 0.0).timing()
+    timing = job_options(0, 0.0).timing(Target(Targets(session).get(target_id).text))
     new = Contexts(session).ensure(target_id, HOST_CLASS, TVM_VERSION, THREADS, timing)
     if new.id == old_id:
         return False

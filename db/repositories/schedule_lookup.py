@@ -62,20 +62,25 @@ class ScheduleLookups(Repository):
         return ScheduleLookup(found=[], nearest=nearest)
 
     def _nearest(self, owner: str | None, query: ScheduleQuery, workload: Workload) -> list[NearestSchedule]:
-        """Return a workload's best measurement on each target and with each TVM that the owner may read."""
+        """Return a workload's best measurement on each target and with each TVM that the owner may
+        read: that of the newest measuring context, since times of two contexts do not compare."""
         wanted_target = query.target.text if query.target else None
         wanted_version = query.program.tvm_version if query.program else None
+        place = func.row_number().over(
+            partition_by=(TargetRow.text, Context.tvm_version),
+            order_by=(Context.id.desc(), Measurement.latency_us),
+        )
         times = (
-            select(TargetRow.text, Context.tvm_version, func.min(Measurement.latency_us))
+            select(TargetRow.text, Context.tvm_version, Measurement.latency_us, place.label("place"))
             .join(TargetRow, TargetRow.id == Measurement.target_id)
             .join(Context, Context.id == Measurement.context_id)
             .join(Workload, Workload.id == Measurement.workload_id)
             .where(Measurement.workload_id == workload.id)
             .where(is_shown_to(owner))
-            .group_by(TargetRow.text, Context.tvm_version)
-            .order_by(TargetRow.text != wanted_target, Context.tvm_version.desc())
-            .limit(NEAREST)
+            .subquery()
         )
+        best = select(times.c.text, times.c.tvm_version, times.c.latency_us).where(times.c.place == 1)
+        best = best.order_by(times.c.text != wanted_target, times.c.tvm_version.desc()).limit(NEAREST)
         differences = _compare_workloads(query, workload)
         return [
             NearestSchedule(
@@ -87,7 +92,7 @@ class ScheduleLookups(Repository):
                 differences=differences
                 | _differences(("target", wanted_target, target), ("TVM version", wanted_version, version)),
             )
-            for target, version, us in self.session.execute(times)
+            for target, version, us in self.session.execute(best)
         ]
 
 

@@ -70,7 +70,7 @@ class Context(Base):
     tvm_version: Mapped[str]  # of the device
     built_by: Mapped[str | None]  # name of the builder (workers/host/code_digest.py); None: not reported
     threads: Mapped[int]  # TVM_NUM_THREADS of the measuring process, as it reported it
-    evaluator: Mapped[Json]  # number, repeat, min_repeat_ms, cache state, stopping rule
+    evaluator: Mapped[Json]  # JobOptions.timing: repeats, cache state, launches
 
     @property
     def builder(self) -> str:

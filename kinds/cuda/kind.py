@@ -62,6 +62,12 @@ class Cuda(TargetKind):
     runs_on_cores: ClassVar = False
     drafts_candidates: ClassVar = False
     empties_cache: ClassVar = True
+    cache_states: ClassVar = {
+        **TargetKind.cache_states,
+        "auto": "cold if an input has 0.75 of all bytes",
+    }
+    # Kernels inside models, too, are timed without their CUDA graphs.
+    launch_facts: ClassVar = {"launch": "eager"}
     instruction_mark: ClassVar = "mma_"  # as in the names of all of tensor cores
     environment: ClassVar = ("CUDA_", "NVIDIA_", "GPU_", "NVCC_")
     packages: ClassVar = tuple(f"nvidia-cuda-{part}>=13,<14" for part in ("cccl", "nvcc", "runtime"))

@@ -19,6 +19,7 @@ from pydantic_core import ErrorDetails
 from mallorn.core.errors import UnknownName
 from mallorn.core.registry import list_names
 from mallorn.core.states import SEARCH, WRITE, ZERO_SHOT, DatasetUse, Mode
+from mallorn.core.target_kind import TargetKind
 from mallorn.core.targets import Target
 from mallorn.core.version import VERSION
 
@@ -251,19 +252,20 @@ class JobOptions(BaseModel):
             changes["evaluator"] = self.evaluator.model_copy(update={"min_repeat_ms": repeat_ms})
         return self.model_copy(update=changes)
 
-    def timing(self) -> dict[str, object]:
-        """Return the options that a measuring context contains.
+    def timing(self, target: Target) -> dict[str, object]:
+        """Return how candidates are timed, as a measuring context names it.
 
-        Times compare only if these are equal. `flush_l2=auto` counts as a warm cache, which
-        is wrong only for some programs on GPUs.
+        Times compare only if repeats, stopping rule, cache state and launches are equal.
         """
-        cache = {"auto": "warm", "on": "cold", "off": "kept"}[self.evaluator.flush_l2]
+        hardware = target.measured_by or TargetKind
+        cache = hardware.cache_states[self.evaluator.flush_l2]
         timing = self.evaluator.model_dump(exclude={"flush_l2"})
-        return timing | {"stopping": self.stopping, "cache": cache}
+        return timing | {"stopping": self.stopping, "cache": cache} | dict(hardware.launch_facts)
 
-    def timing_inside(self, model: str, programs: int) -> dict[str, object]:
+    def timing_inside(self, target: Target, model: str, programs: int) -> dict[str, object]:
         """Return `timing` for kernels timed inside a model beside other programs."""
-        return {"cache": "model", "beside": programs, "model": model}
+        hardware = target.measured_by or TargetKind
+        return {**hardware.launch_facts, "cache": "model", "beside": programs, "model": model}
 
 
 ONE_VERSION: Final = "install one version everywhere: docs/runbook.md, Upgrade"

@@ -81,6 +81,9 @@ class TargetKind(ABC):
     drafts_candidates: ClassVar[bool] = True
     #: Whether the cache can be emptied before each run.
     empties_cache: ClassVar[bool] = False
+    #: How measuring contexts name the cache's state (by `evaluator.flush_l2`) and launches.
+    cache_states: ClassVar[Mapping[str, str]] = {"auto": "warm", "on": "cold", "off": "kept"}
+    launch_facts: ClassVar[Mapping[str, str]] = {}
     #: Part of the names of its own instructions in traces; empty if it has none.
     instruction_mark: ClassVar[str] = ""
     #: Prefixes of environment variables that its drivers and compilers read.

@@ -19,6 +19,7 @@ from mallorn.core.log_setup import log_survived_error
 from mallorn.core.registry import resolve
 from mallorn.core.settings import settings
 from mallorn.core.states import WRITE, ZERO_SHOT, Cause, JobState, Waiting
+from mallorn.core.targets import Target
 from mallorn.core.values.event import FamilyChangedEvent, FinishingEvent, RoundPlannedEvent
 from mallorn.core.values.learning_curve import ClosedRounds, WorkloadCurve
 from mallorn.core.values.machine import machine_limit_us
@@ -67,15 +68,15 @@ def mean_seconds_per_trial(parts: Iterable[WorkloadCurve | ClosedRounds]) -> flo
     return sum(part.timed_sec for part in timed) / sum(part.timed_trials for part in timed) if timed else None
 
 
-def ensure_measuring_context(session: Session, device: Device, options: JobOptions, toolchain: str) -> int:
+def ensure_measuring_context(session: Session, device: Device, options: JobOptions, target: Target) -> int:
     """Find or create the measuring context of such devices and options; return its id."""
     context = Contexts(session).ensure(
         target_id=device.target_id,
         host_class=device.host_class,
         tvm_version=device.tvm_version,
         threads=device.threads,
-        evaluator=options.timing(),
-        built_by=Workers(session).builder(toolchain) if options.uses_builder else None,
+        evaluator=options.timing(target),
+        built_by=Workers(session).builder(target.toolchain) if options.uses_builder else None,
     )
     return context.id
 
@@ -224,7 +225,7 @@ def plan_job(
     step = _JobStep(session, row, options, draft)
     try:
         options.check_all_readable()
-        toolchain = row.target.toolchain
+        _ = row.target.toolchain  # raises MissingPackage if its kind is not installed
         check_allowed_classes(step.options, settings().plugins)
         with convert_plugin_errors(("policy", step.options.policy), ("families", step.options.families)):
             turn, jobs = PlannedJob(messages=group_into_families(session, row, options)), Jobs(session)
@@ -240,7 +241,7 @@ def plan_job(
                 if job.cause != Cause.OTHER:  # it waited for a device
                     jobs.set_step(job_id, job.step)
                 if job.context_id is None:  # the target's first device sets it
-                    context_id = ensure_measuring_context(session, comparable[0], options, toolchain)
+                    context_id = ensure_measuring_context(session, comparable[0], options, row.target)
                     jobs.bind_context(job_id, context_id)
                     step.row = FairShares(session).job_to_plan(job_id)
             elif options.mode == ZERO_SHOT:  # such a job runs nothing and needs no device

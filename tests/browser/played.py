@@ -57,7 +57,7 @@ class Player:
         self.network = network(cell.model)
         self.target_id = Targets(session).ensure(parse_target(cell.target)).id
         threads = int(cell.target["num-cores"])
-        timing = JobOptions().timing()
+        timing = JobOptions().timing(parse_target(cell.target))
         host_class = cell.host["host_class"] + stage.room
         self.context_id = Contexts(session).ensure(self.target_id, host_class, TVM, threads, timing).id
         self.workloads = Workloads(session).ensure_many([_workload(task) for task in self.network["tasks"]])

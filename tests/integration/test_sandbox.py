@@ -202,6 +202,43 @@ def test_a_session_gets_the_node_of_its_own_gpu_alone(
     assert nodes_of("MIG-unknown") == set(nodes)
 
 
+USES_GPU = """
+import sys
+from glob import glob
+from pathlib import Path
+from mallorn.kinds.cuda.device import cuda_device
+from mallorn.workers.sandbox.sandbox import SandboxSpec, enter_sandbox
+folder, uuid = Path(sys.argv[1]), sys.argv[2]
+cuda_device._FACTS = str(folder / "facts")
+cuda_device.glob = lambda pattern: glob(pattern.replace("/dev/", str(folder / "dev") + "/"))
+paths = tuple(cuda_device.CudaDevice().paths(uuid))
+enter_sandbox(SandboxSpec(folder / "room", drives_gpu=True, others=paths))
+for node in sys.argv[3:]:
+    try:
+        open(folder / "dev" / node, "r+b").close()
+        print(node)
+    except PermissionError:
+        pass
+"""
+
+
+@needs_walls
+def test_behind_walls_a_session_opens_the_node_of_its_own_gpu_and_no_other(tmp_path: Path) -> None:
+    nodes = "nvidia0", "nvidia1", "nvidia2", "nvidiactl", "nvidia-uvm", "nvidia-modeset"
+    for folder in ("dev", "room"):
+        (tmp_path / folder).mkdir()
+    for node in nodes:
+        (tmp_path / "dev" / node).touch()
+    for minor in range(3):
+        file = tmp_path / "facts" / f"0000:0{minor}:00.0" / "information"
+        file.parent.mkdir(parents=True)
+        file.write_text(f"GPU UUID: \t GPU-{minor}\nDevice Minor: \t {minor}\n")
+    env = {name: os.environ[name] for name in ("PATH", "HOME")} | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-P", "-c", USES_GPU, str(tmp_path), "GPU-1", *nodes]
+    said = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=120)
+    assert said.stdout.split() == ["nvidia1", "nvidiactl", "nvidia-uvm"]
+
+
 @needs_walls
 def test_no_terminal_can_be_read(tmp_path: Path) -> None:
     """A terminal of this user is a file of this user, whose input its reader takes away."""

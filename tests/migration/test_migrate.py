@@ -11,9 +11,14 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import MetaData, insert, inspect, select, text
 
 from mallorn.core.errors import Conflict, Unavailable
+from mallorn.core.job_options import JobOptions
+from mallorn.core.targets import Target, parse_target
+from mallorn.core.virtual_devices import add_virtual_device
 from mallorn.db.database_clock import now
 from mallorn.db.migrate import check_table_version, upgrade
 from mallorn.db.repositories.jobs import JobFilter, JobLabels, Jobs
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.targets import Targets
 from mallorn.db.session import Database
 from mallorn.db.tables import Base, Model
 from tests.fixtures.rows import new_job
@@ -64,6 +69,36 @@ def test_jobs_of_the_version_before_labels_get_labels_stay_and_write_to_the_data
         JobLabels(session).change("old", {"team": "vision"})
         (job,) = Jobs(session).list("ada", JobFilter(labels=[("team", "vision")])).items
         assert (job.id, job.dataset) == ("old", "write")
+
+
+@pytest.mark.parametrize("builder", [None, "0.27.0+code"])
+def test_old_contexts_of_a_gpu_say_what_was_done_and_those_of_others_stay(empty, builder):
+    """Times taken after the upgrade under the same conditions belong to the same context."""
+    gpu = parse_target({"kind": "cuda", "arch": "sm_90a"})
+    others = parse_target({"kind": "llvm", "num-cores": 2}), add_virtual_device(gpu, "simulated")
+    old = {"number": 3, "repeat": 1, "min_repeat_ms": 100, "stopping": "racing"}
+    caches = {"auto": "warm", "on": "cold", "off": "kept"}
+    upgrade(empty.url, "0.2.0.27")
+    with empty.transaction() as session:
+        target_ids = {target: Targets(session).ensure(target).id for target in (gpu, *others)}
+        machine = "host", "0.27.0", 2
+        before: dict[tuple[Target, str], int] = {}
+        for target, target_id in target_ids.items():
+            for flush, cache in caches.items():
+                fields = target_id, *machine, old | {"cache": cache}, builder
+                before[target, flush] = Contexts(session).ensure(*fields).id
+        inside = {"cache": "model", "beside": 0, "model": "m"}
+        inside_id = Contexts(session).ensure(target_ids[gpu], *machine, inside, builder).id
+        foreign_id = Contexts(session).ensure(target_ids[gpu], *machine, {"log": "metaschedule"}).id
+    upgrade(empty.url)
+    with empty.transaction() as session:
+        for (target, flush), context_id in before.items():
+            timing = JobOptions.model_validate({"evaluator": {"flush_l2": flush}}).timing(target)
+            found = Contexts(session).ensure(target_ids[target], *machine, timing, builder)
+            assert (found.id, found.evaluator) == (context_id, timing)
+        timing = JobOptions().timing_inside(gpu, "m", 0)
+        assert Contexts(session).ensure(target_ids[gpu], *machine, timing, builder).id == inside_id
+        assert Contexts(session).get(foreign_id).evaluator == {"log": "metaschedule"}
 
 
 def test_a_second_upgrade_changes_nothing(empty):

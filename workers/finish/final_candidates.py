@@ -91,7 +91,7 @@ def inside_timing_settings(stage: LeasedStage, programs: int = 0) -> dict[str, o
     owner = job.owner if options.private else ""
     identity = job.model_id, owner, options.input_shapes, stage.graph_report.recipe.to_stored_json()
     digest = sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
-    return options.timing_inside(digest[:MODEL_CHARS], programs)
+    return options.timing_inside(stage.target, digest[:MODEL_CHARS], programs)
 
 
 def derive_search_space(stage: LeasedStage, workload: Workload) -> TvmSpace:

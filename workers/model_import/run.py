@@ -74,7 +74,7 @@ def import_job(work: LeasedWork) -> None:
                     endpoint.host_class,
                     endpoint.tvm_version,
                     endpoint.threads,
-                    options.timing(),
+                    options.timing(stage.target),
                 )
                 Jobs(session).bind_context(job_id, context.id)
                 if device.lacks:

@@ -49,7 +49,7 @@ def get_or_create_context(
         endpoint.host_class,
         endpoint.tvm_version,
         endpoint.threads,
-        options.timing(),
+        options.timing(target),
         builder_of(options, target),
     )
 

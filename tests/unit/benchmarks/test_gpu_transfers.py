@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.gpu import archive
 from benchmarks.gpu.archive import SEARCHED, _cut
+from benchmarks.gpu.packages import ROOT
 from benchmarks.gpu.unpack import BASE, COMPILER, MANIFEST, PIECE, Incomplete, has_compiler, unpack
 
 LIBRARY = bytes(range(256)) * 400
@@ -91,3 +92,21 @@ def test_what_only_later_parts_import_is_not_in_the_first_transfer(
             "site/xgboost/__init__.py",
             "searched/order.json",
         }
+
+
+def test_data_of_a_new_database_is_sent_with_what_later_parts_need(tmp_path: Path) -> None:
+    nothing = tmp_path / "site", tmp_path / "kernels"
+    archive.write_base(tmp_path / BASE, *nothing, 0)
+    later = archive.write_later_parts(tmp_path, nothing[0], 0)
+    with tarfile.open(tmp_path / BASE) as first, tarfile.open(later) as last:
+        assert [name for name in first.getnames() if name.startswith("tree/db/bundled/data")] == []
+        assert "tree/db/bundled/data/bases.json" in last.getnames()
+
+
+def test_the_first_transfer_has_every_room_of_the_product(tmp_path: Path) -> None:
+    archive.write_base(tmp_path / BASE, tmp_path / "site", tmp_path / "kernels", 0)
+    with tarfile.open(tmp_path / BASE) as first:
+        sent = set(first.getnames())
+    rooms = [link.name for link in (ROOT / "mallorn").iterdir() if link.is_symlink()]
+    assert "kinds" in rooms
+    assert {f"tree/{room}/__init__.py" for room in rooms} - sent == set()

@@ -112,6 +112,21 @@ def test_a_workload_that_is_measured_but_has_no_schedule_fits(
     assert fields(coordinator, workload="w0") == {"w0": set()}
 
 
+def test_a_near_time_is_the_best_of_the_newest_context_not_of_all(
+    coordinator: Coordinator, conv: OwnedRows
+) -> None:
+    def time_cold(session: Any) -> None:
+        warm = Contexts(session).get(conv.context_id)
+        cold = Contexts(session).ensure_timed_as(warm, {"cache": "cold", "launch": "eager"})
+        conv.context_id = cold.id
+        session.execute(delete(Schedule))
+
+    conv.write(time_cold)
+    conv.closed_round(conv.ok(0, 50.0), conv.ok(1, 40.0))
+    answer = coordinator.http.get("/schedules/lookup", params={"workload": "w0"}).json()
+    assert [item["latency_us"] for item in answer["nearest"]] == [40.0]
+
+
 def test_the_client_finds_schedules(coordinator: Coordinator, conv: OwnedRows) -> None:
     with Client(coordinator.url) as client:
         assert [item.workload for item in client.find_schedules("conv2d", ["1x56x56x64"]).found] == ["w0"]

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from mallorn.client.coordinator_client import Client
 from mallorn.core.artifact_uris import scripts_uri
 from mallorn.core.job_options import JobOptions
+from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import VerifiedSchedule
 from mallorn.db.repositories.measurements import Measurements
 from mallorn.db.repositories.measuring_contexts import Contexts
@@ -53,7 +54,7 @@ def test_a_schedule_says_whether_it_was_timed_inside_a_model(
     coordinator: Coordinator, owned: OwnedRows, both: tuple[int, int]
 ) -> None:
     _, fast = both
-    timing = JobOptions().timing_inside("a model", 0)
+    timing = JobOptions().timing_inside(parse_target('{"kind":"llvm","num-cores":2}'), "a model", 0)
 
     def time_inside(session: Session) -> None:
         alone = Contexts(session).get(owned.context_id)
