@@ -55,7 +55,7 @@ class InputSpec(TypedDict):
 _IN_SEQUENCE = "pragma_scope"
 _TVMS_INTRINSIC = re.compile(r'"Tensorize",[^]]{0,200}\], *\["(?!mallorn_)')
 _NARROW = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
-_TYPES = ("to", "dtype", "output_dtype")  # attributes that hold a data type
+_TYPE_ATTRIBUTES = ("to", "dtype", "output_dtype")  # they hold a data type
 
 
 def read_model(path: str) -> Any:
@@ -181,7 +181,7 @@ def _widen_16bit_floats(model: ModelProto) -> ModelProto:
     attributes = [attribute for node in model.graph.node for attribute in node.attribute]
     kinds = {tensor.data_type for tensor in model.graph.initializer}
     kinds |= {value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)}
-    kinds |= {attribute.i for attribute in attributes if attribute.name in _TYPES}
+    kinds |= {attribute.i for attribute in attributes if attribute.name in _TYPE_ATTRIBUTES}
     kinds |= {attribute.t.data_type for attribute in attributes if attribute.type == AttributeProto.TENSOR}
     has_branches = any(attribute.type == AttributeProto.GRAPH for attribute in attributes)
     if kinds.isdisjoint(_NARROW) or has_branches:
@@ -201,7 +201,7 @@ def _widen_16bit_floats(model: ModelProto) -> ModelProto:
         copy.input[:] = [wide.get(name, name) for name in node.input]
         copy.output[:] = [wide.get(name, name) for name in node.output]
         for attribute in copy.attribute:
-            if attribute.name in _TYPES and attribute.i in _NARROW:
+            if attribute.name in _TYPE_ATTRIBUTES and attribute.i in _NARROW:
                 attribute.i = TensorProto.FLOAT
     outputs = [value.name for value in graph.output if value.name in wide and value.name not in inputs]
     graph.node.extend(_cast(wide[name], name, ends[name]) for name in outputs)

@@ -50,7 +50,7 @@ from mallorn.workers.tvm.records import tuning_database
 from mallorn.workers.tvm.records.check_dataset import next_rows, open_dataset
 
 MOST_DRAWS: Final = 16
-HINT: Final = (
+INPUTS_HINT: Final = (
     "numpy.savez(FILE, NAME=array, ...); of several draws: numpy.savez(FILE, **{'0/NAME': array, ...})"
 )
 _OF_DRAW: Final = re.compile(r"([0-9]{1,4})/(.+)", re.DOTALL)
@@ -126,7 +126,7 @@ def _read_draws(path: str, names: Sequence[str]) -> list[Mapping[str, NDArray[An
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        raise InvalidModel(f"the file of inputs is no npz of arrays: {error}", hint=HINT) from None
+        raise InvalidModel(f"the file of inputs is no npz of arrays: {error}", hint=INPUTS_HINT) from None
     draws: dict[int, dict[str, NDArray[Any]]] = {}
     for key, array in arrays.items():
         place = None if key in names else _OF_DRAW.fullmatch(key)
@@ -138,11 +138,11 @@ def _read_draws(path: str, names: Sequence[str]) -> list[Mapping[str, NDArray[An
             problem = f"lacks {', '.join(lacking)}" if lacking else f"has {', '.join(unknown)}"
             raise InvalidModel(
                 f"draw {number} of the file of inputs {problem}; the model takes {', '.join(names)}",
-                hint=HINT,
+                hint=INPUTS_HINT,
             )
     if not 1 <= len(draws) <= MOST_DRAWS:
         raise InvalidModel(
-            f"the file of inputs has {len(draws)} draws; 1 to {MOST_DRAWS} are taken", hint=HINT
+            f"the file of inputs has {len(draws)} draws; 1 to {MOST_DRAWS} are taken", hint=INPUTS_HINT
         )
     return [draw for _, draw in sorted(draws.items())]
 
