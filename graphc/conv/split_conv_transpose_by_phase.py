@@ -9,6 +9,7 @@ and a second function adds up the products. With stride 1, flipped weights are e
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -149,11 +150,8 @@ def main(
 def sums_function(sizes: Deconvolution, dtype: str) -> Any:
     """Build the function that adds up the products of inputs and weights per result."""
     high, wide = sizes.high, sizes.wide
-    taps = [
-        (down, across) for down in range(high.inputs_per_result) for across in range(wide.inputs_per_result)
-    ]
-    terms = []
-    for down, across in taps:  # one tap's product each; zero outside the image and the kernel
+    terms = []  # one tap's product each; zero outside the image and the kernel
+    for down, across in product(range(high.inputs_per_result), range(wide.inputs_per_result)):
         row, weight_row, row_conditions = _format_tap_indices(high, "vi", down)
         column, weight_column, column_conditions = _format_tap_indices(wide, "vj", across)
         place = f"({weight_row} * {wide.kernel} + {weight_column}) * {sizes.outputs} + vo"
@@ -177,10 +175,8 @@ def main(
 
 def _format_tap_indices(axis: StridedAxis, result: str, tap: int) -> tuple[str, str, list[str]]:
     """Return clamped indices of one input and weight, and conditions that both exist."""
-    place, weight = (
-        f"(({result} + {axis.cut}) // {axis.stride} - {tap})",
-        f"(({result} + {axis.cut}) % {axis.stride} + {axis.stride * tap})",
-    )
+    place = f"(({result} + {axis.cut}) // {axis.stride} - {tap})"
+    weight = f"(({result} + {axis.cut}) % {axis.stride} + {axis.stride * tap})"
     conditions = [f"0 <= {place}", f"{place} < {axis.size}"]
     if axis.stride * (tap + 1) > axis.kernel:
         conditions.append(f"{weight} < {axis.kernel}")
@@ -228,10 +224,8 @@ class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
         if facts is None:
             # Use the same operator in the layout that TVM lowers.
             data, weights, back, layouts = _FIRST[call.ty.ndim]
-            attrs = {
-                name: getattr(call.attrs, name)
-                for name in ("strides", "padding", "output_padding", "dilation", "groups")
-            }
+            names = ("strides", "padding", "output_padding", "dilation", "groups")
+            attrs = {name: getattr(call.attrs, name) for name in names}
             operator = relax.op.nn.conv1d_transpose if call.ty.ndim == 3 else relax.op.nn.conv2d_transpose
             result = operator(
                 relax.op.permute_dims(call.args[0], data),

@@ -101,9 +101,8 @@ def compile_with_records(
             model, manifest["input_shapes"], manifest["region"], f"{scratch}/region.onnx"
         )
         manifest = manifest | {"input_shapes": {}}
-    export_checks.check_inputs(
-        manifest, compile_network.input_specs(model, manifest["input_shapes"]), args.model
-    )
+    input_specs = compile_network.input_specs(model, manifest["input_shapes"])
+    export_checks.check_inputs(manifest, input_specs, args.model)
     read = partial(compile_network.import_at_point, model, manifest, target)
     mods = compile_network.import_models(read, manifest["dynamic"], manifest["recipe"]["before"], target)
     found_tasks, missing_tasks = compile_network.partition_tasks_by_schedule(mods, directory, target)
@@ -117,7 +116,7 @@ def compile_with_records(
     metadata = library_metadata.describe_library(
         target,
         manifest | tuned_shapes,
-        compile_network.input_specs(model, manifest["input_shapes"]),
+        input_specs,
         library_metadata.output_specs(model, manifest),
         {"model": Path(onnx_file), "source": Path(args.model), "schedules": Path(directory, RECORDS[1])},
     )

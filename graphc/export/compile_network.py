@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import tvm
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx, onnx_frontend
 from tvm.s_tir import SBlock
@@ -30,7 +31,7 @@ from mallorn.graphc.export.compare_with_onnxruntime import errors_against_onnxru
 from mallorn.graphc.export.cpu_features import FIELDS
 from mallorn.graphc.export.library_metadata import required_cpu_features
 from mallorn.graphc.fold.constants import Constants
-from mallorn.graphc.onnx import fold_shapes, inline_functions, rewrite_unsupported_forms, widen_16bit_floats
+from mallorn.graphc.onnx import fold_shapes, inline_functions, rewrite_unsupported_forms
 from mallorn.graphc.onnx import read_with_weights_on_disk as onnx_file
 from mallorn.graphc.onnx.bound_indices import bound_indices
 from mallorn.graphc.onnx.partition_graph import cut, write_region
@@ -53,6 +54,8 @@ class InputSpec(TypedDict):
 # Imports here register TVM's intrinsics and the kind's; passes register others.
 _IN_SEQUENCE = "pragma_scope"
 _TVMS_INTRINSIC = re.compile(r'"Tensorize",[^]]{0,200}\], *\["(?!mallorn_)')
+_NARROW = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
+_TYPE_ATTRIBUTES = ("to", "dtype", "output_dtype")  # they hold a data type
 
 
 def read_model(path: str) -> Any:
@@ -155,13 +158,58 @@ def convert_to_relax(model: Any, shapes: Shapes, target: Any) -> Any:
     """Patch the importer and convert a simplified model; for CPUs, widen 16-bit floats."""
     computes_wide = target is None or target.kind.name == "llvm"
     register_converters.patch_importer()
-    read = widen_16bit_floats.read_as_float32 if computes_wide else onnx_file.read_tensor
+    read = _read_as_float32 if computes_wide else onnx_file.read_tensor
     onnx_frontend.get_numpy = read
     # Pass no references to ONNX's checker, which from_onnx runs again.
     with target or contextlib.nullcontext(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        wide = widen_16bit_floats.widen(model) if computes_wide else model
+        wide = _widen_16bit_floats(model) if computes_wide else model
         return bound_indices(from_onnx(wide, shape_dict=shapes))
+
+
+def _read_as_float32(tensor: TensorProto) -> Any:
+    numbers = onnx_file.read_tensor(tensor)
+    return numbers.astype("float32") if tensor.data_type in _NARROW else numbers
+
+
+def _widen_16bit_floats(model: ModelProto) -> ModelProto:
+    """Return the model with 16-bit floats only at its ends; unchanged if it has branches.
+
+    CPUs are slow at adding float16 numbers or cannot, and such sums lose precision;
+    onnxruntime computes in float32, too. Weights are widened when TVM reads them.
+    """
+    attributes = [attribute for node in model.graph.node for attribute in node.attribute]
+    kinds = {tensor.data_type for tensor in model.graph.initializer}
+    kinds |= {value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)}
+    kinds |= {attribute.i for attribute in attributes if attribute.name in _TYPE_ATTRIBUTES}
+    kinds |= {attribute.t.data_type for attribute in attributes if attribute.type == AttributeProto.TENSOR}
+    has_branches = any(attribute.type == AttributeProto.GRAPH for attribute in attributes)
+    if kinds.isdisjoint(_NARROW) or has_branches:
+        return model
+    result = ModelProto()
+    result.CopyFrom(model)
+    graph = result.graph
+    del graph.node[:], graph.value_info[:]
+    constants = {tensor.name for tensor in graph.initializer}  # old files list them as inputs, too
+    ends = {value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.output)}
+    wide = {name: f"{name}/wide" for name, kind in ends.items() if kind in _NARROW and name not in constants}
+    inputs = [value.name for value in graph.input if value.name in wide]
+    graph.node.extend(_cast(name, wide[name], TensorProto.FLOAT) for name in inputs)
+    for node in model.graph.node:  # with wide inputs, outputs and types
+        copy = graph.node.add()
+        copy.CopyFrom(node)
+        copy.input[:] = [wide.get(name, name) for name in node.input]
+        copy.output[:] = [wide.get(name, name) for name in node.output]
+        for attribute in copy.attribute:
+            if attribute.name in _TYPE_ATTRIBUTES and attribute.i in _NARROW:
+                attribute.i = TensorProto.FLOAT
+    outputs = [value.name for value in graph.output if value.name in wide and value.name not in inputs]
+    graph.node.extend(_cast(wide[name], name, ends[name]) for name in outputs)
+    return result
+
+
+def _cast(name: str, result: str, kind: int) -> NodeProto:
+    return onnx.helper.make_node("Cast", [name], [result], to=kind)
 
 
 def partition_tasks_by_schedule(

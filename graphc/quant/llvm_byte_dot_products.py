@@ -91,11 +91,8 @@ def build_input_quantizer(instruction: Instruction, block: int, bits: int) -> Fu
     """Build the function that makes two bytes of each float in a block, scale and sum."""
     low = instruction.lower_byte_bits(bits)
     name = f"mallorn_split_{block}_{low}"
-    reals, wholes, largest_integer = (
-        f"<{block} x float>",
-        f"<{block} x i32>",
-        _real(instruction.largest_quantized_input(bits)),
-    )
+    reals, wholes = f"<{block} x float>", f"<{block} x i32>"
+    largest_integer = _real(instruction.largest_quantized_input(bits))
     return Function(
         name,
         f"""

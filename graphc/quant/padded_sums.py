@@ -34,12 +34,15 @@ class PaddedSums:
     def call(self, g: Graph, instruction: DotInstruction, name: str, data: Any) -> Any:
         """Return a call of the product with packed weights, in tiles if possible."""
         tiled = tile_function.divide_into_tiles(self.sums, instruction)
-        if tiled is not None:
-            return tile_function.call_tiles(tiled, self.weights, name, data, g)
-        packed_weights = relax.const(dot_product_function.pack_weights(instruction, self.weights))
-        function = dot_product_function.build_dot_function(instruction, self.sums)
+        if tiled is None:
+            packed_weights = dot_product_function.pack_weights(instruction, self.weights)
+            function = dot_product_function.build_dot_function(instruction, self.sums)
+        else:
+            instruction = tiled.instruction.numbers
+            packed_weights = tile_function.pack_weights(tiled, self.weights)
+            function = tile_function.build_function(tiled, name.partition("_")[2])
         result = relax.TensorType(self.sums.result, instruction.sums)
-        return g.call_function(name, function, [data, packed_weights], result)
+        return g.call_function(name, function, [data, relax.const(packed_weights)], result)
 
 
 # Takes a call, its weights and the instruction.

@@ -14,10 +14,8 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from tvm import relax
 
 from mallorn.graphc.core import graph_rewriting
-from mallorn.graphc.core.graph_pass import Graph
 from mallorn.graphc.quant import dot_product_function, tile_instructions
 from mallorn.graphc.quant.dot_product_function import DotInstruction, Sums
 from mallorn.graphc.quant.tile_instruction import (
@@ -133,14 +131,6 @@ def pack_weights(tiled: TiledSums, weights: Any) -> Any:
     padding = tiled.computed_shape[-1] - weights.shape[-1]
     padded_weights = np.pad(weights, [*[(0, 0)] * (weights.ndim - 1), (0, padding)])
     return dot_product_function.pack_weights(tiled.instruction.numbers, padded_weights)
-
-
-def call_tiles(tiled: TiledSums, weights: Any, name: str, data: Any, g: Graph) -> Any:
-    """Return a call of the product's tensor function with packed weights."""
-    packed_weights = relax.const(pack_weights(tiled, weights))
-    result = relax.TensorType(tiled.sums.result, tiled.instruction.numbers.sums)
-    function = build_function(tiled, name.partition("_")[2])
-    return g.call_function(name, function, [data, packed_weights], result)
 
 
 def build_function(tiled: TiledSums, name: str) -> Any:

@@ -188,35 +188,20 @@ def format_layer_body(scan: Any) -> str:
     states = ["h", "w", *(["c"] if scan.kind == "LSTM" else []), *([] if scan.resets_late else ["g"])]
     length = scan.rows * scan.vectors * scan.lanes
     buffers = [f"{name} = {_buffer(length)}" for name in states]
-    sums = [
-        f"{_sum_variable_name(row, q)} = {_buffer(scan.lanes)}"
-        for row in range(scan.rows)
-        for q in range(scan.packed[2])
-    ]
+    names = [_sum_variable_name(m, q) for m in range(scan.rows) for q in range(scan.packed[2])]
+    sums = [f"{name} = {_buffer(scan.lanes)}" for name in names]
     if scan.byte_dot:
         buffers += [f"{name} = {_buffer(length, 'uint8')}" for name in ("up", "low")]
         buffers += [f"most = {_buffer(1)}", *_format_bound(scan, length)]
-        sums += [
-            f"{_sum_variable_name(row, q)}{half} = {_buffer(scan.lanes, 'int32')}"
-            for row in range(scan.rows)
-            for q in range(scan.packed[2])
-            for half in ("u", "v")
-        ]
+        sums += [f"{name}{half} = {_buffer(scan.lanes, 'int32')}" for name in names for half in ("u", "v")]
     cells = {"H": "h", "C": "c"} if scan.kind == "LSTM" else {"H": "h"}
-    first = [
-        f"{cell}[{_format_unit_index(scan)}] = {name}[vd, {_format_row_index(scan)}, j]"
-        for name, cell in cells.items()
-    ]
-    last = [
-        f"{name}N[vd, {_format_row_index(scan)}, j] = {cell}[{_format_unit_index(scan)}]"
-        for name, cell in cells.items()
-    ]
+    unit, row = _format_unit_index(scan), _format_row_index(scan)
+    first = [f"{cell}[{unit}] = {name}[vd, {row}, j]" for name, cell in cells.items()]
+    last = [f"{name}N[vd, {row}, j] = {cell}[{unit}]" for name, cell in cells.items()]
     parts = f"for b in range({scan.packed[1]}):"
-    unit = _format_unit_index(scan)
     copies = [
         f"h[{unit}] = {_unless_ended(scan, 'm', f'w[{unit}]', f'h[{unit}]')}",
-        f"Y[{_format_step_index(scan)}, {_format_row_index(scan)}, j] = "
-        f"{_unless_ended(scan, 'm', f'w[{unit}]', 'T.float32(0)')}",
+        f"Y[{_format_step_index(scan)}, {row}, j] = {_unless_ended(scan, 'm', f'w[{unit}]', 'T.float32(0)')}",
     ]
     if scan.kind == "GRU":
         passes = [_format_gru_reset_after(scan)] if scan.resets_late else _format_gru_reset_before(scan)

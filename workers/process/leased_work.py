@@ -12,14 +12,7 @@ from sqlalchemy.orm import Session
 
 from mallorn.core.artifact_uris import model_uri, open_artifact
 from mallorn.core.check_plugin_classes import check_allowed_classes, check_base_classes
-from mallorn.core.errors import (
-    ClassRefused,
-    HostFault,
-    LeaseLost,
-    MallornError,
-    StorageFull,
-    UnknownName,
-)
+from mallorn.core.errors import ClassRefused, HostFault, LeaseLost, MallornError, StorageFull, UnknownName
 from mallorn.core.job_options import JobOptions, KeptOptions
 from mallorn.core.log_setup import add_log_facts, log_facts
 from mallorn.core.os_errors import explain_os_error

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from mallorn.core.errors import InvalidModel
-from mallorn.workers.tvm.network.sample_inputs import split_samples
+from mallorn.workers.tvm.model_compiler_child import split_samples
 
 X = np.ones((1, 4), "float32")
 N = np.array([3])

@@ -232,8 +232,7 @@ class _Walk:
                 self._visit(node.min, node.extent)
                 low, extent = self._number(node.min), self._number(node.extent)
                 if self._limits(low + extent)[1] > _limits_of(node.loop_var.ty.dtype)[1]:
-                    name = node.loop_var.name
-                    raise ValueError(f"the loop over {name} leaves the range of its type")
+                    raise ValueError(f"the loop over {node.loop_var.name} leaves the range of its type")
                 with ExitStack() as facts:
                     self._range(facts, node.loop_var, low, extent)
                     self._statement(node.body)
@@ -287,8 +286,7 @@ class _Walk:
             for axis, value in zip(block.iter_vars, realize.iter_values, strict=True):
                 low, extent = self._number(axis.dom.min), self._number(axis.dom.extent)
                 if not self._is_within(self._number(value) - low, extent):
-                    words = f"{axis.var.name} of the block {block.name_hint}"
-                    raise OutOfBounds(f"{words} leaves its domain")
+                    raise OutOfBounds(f"{axis.var.name} of the block {block.name_hint} leaves its domain")
                 self._range(facts, axis.var, low, extent)
             for buffer in block.alloc_buffers:
                 self._declare(buffer)
@@ -304,8 +302,7 @@ class _Walk:
         dropped_axes, shape = len(sizes) - len(var.ty.shape), [int(size) for size in var.ty.shape]
         is_same_type = var.ty.dtype.dtype == source.dtype and source.bytes
         if sizes != [1] * dropped_axes + shape or not is_same_type:
-            words = f"the program's buffer {var.name} differs"
-            raise ValueError(f"{words} from its part of {source.name}")
+            raise ValueError(f"the program's buffer {var.name} differs from its part of {source.name}")
         for axis, size in zip(region.region, source.shape, strict=True):
             self._visit(axis.min)
             if not self._is_within(self._number(axis.min), size - axis.extent + 1):
@@ -315,8 +312,7 @@ class _Walk:
             if isinstance(declared, tirx.Var):
                 self._bind(declared, stride, stride)
             elif int(declared) != stride:
-                words = f"the program's buffer {var.name} has other strides"
-                raise ValueError(f"{words} than {source.name}")
+                raise ValueError(f"the program's buffer {var.name} has other strides than {source.name}")
 
     def _buffer(self, var: Any) -> _Buffer:
         if hash(var) not in self._buffers:
@@ -438,8 +434,7 @@ class _Walk:
             raise ValueError(f"the program calls {name} with {types}")
         for (buffer, start), size in zip(pointers, sizes, strict=True):
             if not self._is_within(start + size, _int64(buffer.bytes + 1)):
-                words = f"{name} leaves the buffer {buffer.name}"
-                raise OutOfBounds(f"{words}, which has {buffer.bytes} bytes")
+                raise OutOfBounds(f"{name} leaves the buffer {buffer.name}, which has {buffer.bytes} bytes")
 
     def _count(self, node: Any) -> Any:
         number = tirx.Cast("int64", self._number(node))
