@@ -9,8 +9,7 @@ from sqlalchemy.orm import aliased
 
 from mallorn.core.cost_model_name import PRIVATE, CostModelName, base_family, private_family_prefix
 from mallorn.core.values.cost_model_version import CostModelVersion
-from mallorn.db.paging import Page, decode_cursor, page
-from mallorn.db.repositories.base import Repository, equalities, require_row
+from mallorn.db.repositories.base import Page, Repository, equalities, require_row
 from mallorn.db.tables import CostModelRow, TargetRow
 
 
@@ -152,11 +151,11 @@ class CostModelVersions(Repository):
         columns = row.family, TargetRow.key, row.name, row.version, row.active
         conditions = equalities(columns, (family, target, name, version, active))
         if cursor is not None:
-            conditions.append(CostModelRow.id < decode_cursor(cursor, int)[0])
+            conditions.append(CostModelRow.id < Page.decode_cursor(cursor, int)[0])
         query = _versions().where(*conditions, _is_visible_to(owner))
         query = query.order_by(CostModelRow.id.desc()).limit(limit + 1)
         versions = [_version(row) for row in self.session.execute(query)]
-        return page(versions, limit, lambda row: (row.id,))
+        return Page.of(versions, limit, lambda row: (row.id,))
 
     def get(self, version_id: int, owner: str | None = None) -> CostModelVersion:
         """Return a version. Raises NotFound if there is none that this owner may see."""
