@@ -1,16 +1,21 @@
-"""Cost models: trained predictors of run times, and which of their versions are active."""
+"""Cost models: predictors of run times, their active versions, and a cache of costly features."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import zstandard
 from sqlalchemy import ColumnElement, Row, Select, func, insert, or_, select, true, update
 from sqlalchemy.orm import aliased
 
 from mallorn.core.cost_model_name import PRIVATE, CostModelName, base_family, private_family_prefix
 from mallorn.core.values.cost_model_version import CostModelVersion
 from mallorn.db.repositories.base import Page, Repository, equalities, require_row
-from mallorn.db.tables import CostModelRow, TargetRow
+from mallorn.db.tables import CostModelRow, FeatureRow, TargetRow
+
+_FEATURE_LEVEL: Final = 3  # of Zstandard
+_MOST_FEATURE_BYTES: Final = 1 << 20
+_KEY_COLUMNS: Final = ("workload_id", "target_id", "view", "version", "tvm_version", "candidate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,3 +206,39 @@ def _version(row: Row[*tuple[Any, ...]]) -> CostModelVersion:
     parent = None if row.f is None else str(CostModelName(row.f, row.n, row.v))
     full_name = str(CostModelName(row.family, row.name, row.version))
     return CostModelVersion.model_validate({**fields, "full_name": full_name, "parent": parent})
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureSource:
+    """Cache key except the candidate: workload, target, view and version, and compiler."""
+
+    workload_id: int
+    target_id: int
+    view: str
+    version: int
+    tvm_version: str
+
+
+class Features(Repository):
+    """Features by candidate, cached as little-endian float32; None if it cannot be lowered."""
+
+    def read(self, source: FeatureSource, candidates: Collection[str]) -> dict[str, bytes | None]:
+        conditions = [getattr(FeatureRow, name) == value for name, value in asdict(source).items()]
+        unpack = zstandard.ZstdDecompressor().decompress
+        is_candidate = self.is_among(FeatureRow.candidate, candidates)
+        query = select(FeatureRow.candidate, FeatureRow.numbers).where(*conditions, is_candidate)
+        return {
+            key: None if numbers is None else unpack(numbers, max_output_size=_MOST_FEATURE_BYTES)
+            for key, numbers in self.session.execute(query)
+        }
+
+    def store(self, source: FeatureSource, rows: Mapping[str, bytes | None]) -> None:
+        """Store features by candidate; rows that exist already do not change."""
+        pack = zstandard.ZstdCompressor(level=_FEATURE_LEVEL).compress
+        values = [
+            asdict(source) | {"candidate": key, "numbers": None if row is None else pack(row)}
+            for key, row in sorted(rows.items())
+        ]
+        if values:
+            statement = self.insert(FeatureRow).on_conflict_do_nothing(index_elements=_KEY_COLUMNS)
+            self.execute_for_rows(statement, values)
