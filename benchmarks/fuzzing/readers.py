@@ -24,7 +24,7 @@ from mallorn.db.dataset.export_files import (
     find_row_flaw,
     open_export,
 )
-from mallorn.db.paging import decode_cursor
+from mallorn.db.repositories.base import Page
 from mallorn.db.tables import CostModelRow
 from mallorn.workers.detached.batch_record import read_results
 from mallorn.workers.interfaces.model_compiler import BadLine
@@ -59,7 +59,7 @@ def _target(data: bytes, _folder: Path) -> object:
 
 
 def _cursor(data: bytes, _folder: Path) -> object:
-    return decode_cursor(data.decode(errors="replace"), float, str)
+    return Page.decode_cursor(data.decode(errors="replace"), float, str)
 
 
 def _manifest(data: bytes, folder: Path) -> object:

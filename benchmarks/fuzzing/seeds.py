@@ -21,7 +21,7 @@ from mallorn.core.values.trial import Trial
 from mallorn.costmodels.testing import easy_data
 from mallorn.db.bundled.load_bundled import FOLDER, bundled_rows_path
 from mallorn.db.dataset.export_files import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table
-from mallorn.db.paging import encode_cursor
+from mallorn.db.repositories.base import Page
 from mallorn.workers.detached.run_batch import FORMAT
 from mallorn.workers.shared_schedules.target_folders import SharedRecord
 
@@ -184,7 +184,7 @@ def folder(**changes: Any) -> bytes:
 
 
 def cursor(*position: str | float) -> bytes:
-    return encode_cursor(*position).encode()
+    return Page.encode_cursor(*position).encode()
 
 
 @cache

@@ -16,7 +16,7 @@ from mallorn.core.errors import MallornError
 from mallorn.core.states import MeasurementKind, RoundState
 from mallorn.core.targets import Target
 from mallorn.core.values.dataset import Record
-from mallorn.db.paging import Page
+from mallorn.db.repositories.base import Page
 from mallorn.db.repositories.measurements import Records
 from mallorn.db.session import Database
 from mallorn.db.tables import Round, Task, Workload

@@ -26,8 +26,7 @@ from mallorn.core.states import JobState, MeasurementKind
 from mallorn.core.values.access_control import ApiKey, AuditEntry, NewApiKey, OwnerStatus
 from mallorn.db.database_clock import now
 from mallorn.db.migrate import OldTables, check_table_version
-from mallorn.db.paging import Page, decode_cursor, page
-from mallorn.db.repositories.base import Repository, seconds_from_now
+from mallorn.db.repositories.base import Page, Repository, seconds_from_now
 from mallorn.db.repositories.job_transitions import cancel
 from mallorn.db.repositories.jobs import ACTIVE
 from mallorn.db.session import Database, read_clock
@@ -335,14 +334,14 @@ class Audit(Repository):
 
     def page(self, owner: str | None, cursor: str | None = None, limit: int = 50) -> Page[AuditEntry]:
         """Return requests by an owner or on their keys, newest first; None means all."""
-        is_older = true() if cursor is None else AuditRow.id < decode_cursor(cursor, int)[0]
+        is_older = true() if cursor is None else AuditRow.id < Page.decode_cursor(cursor, int)[0]
         query = select(AuditRow).where(is_older).order_by(AuditRow.id.desc()).limit(limit + 1)
         if owner is not None:  # each of the two columns has its own index
             newest = select(AuditRow.id).where(is_older).order_by(AuditRow.id.desc()).limit(limit + 1)
             ids = (newest.where(column == owner).subquery() for column in (AuditRow.owner, AuditRow.subject))
             query = query.where(AuditRow.id.in_(union(*(select(half.c.id) for half in ids))))
         entries = [AuditEntry.from_row(row) for row in self.session.scalars(query)]
-        return page(entries, limit, lambda entry: (entry.id,))
+        return Page.of(entries, limit, lambda entry: (entry.id,))
 
     def delete_old_entries(self, days: float, limit: int) -> int:
         """Delete up to `limit` entries older than `days` days, oldest first; return the count."""

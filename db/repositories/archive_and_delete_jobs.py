@@ -9,8 +9,8 @@ from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
 from mallorn.db.database_clock import now
 from mallorn.db.repositories.base import UNEXPLAINED, seconds_from_now
-from mallorn.db.repositories.finish_states import FinishSteps
 from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import FinishSteps
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.workloads import KEPT
 from mallorn.db.tables import (

@@ -1,20 +1,24 @@
-"""Base class of all repositories: session, upserts for both databases, locks on jobs."""
+"""Base class of all repositories: session, upserts for both databases, locks on jobs; pages of lists."""
 
+import base64
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Generic, Self, TypeVar
 
 from sqlalchemy import ColumnElement, CursorResult, Executable, Select, any_, func, literal, select, true
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from mallorn.core.errors import NotFound
+from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.states import Waiting
+from mallorn.core.storable_json import read_json
 from mallorn.db.database_clock import now
 from mallorn.db.tables import Base, Job
 
 Found = TypeVar("Found")
+Item = TypeVar("Item")
+MAX_LIMIT = 1000  # items of a page
 ERROR_CHARS = 600  # a row stores this much of the end of an error message
 # Columns of a job that neither waits nor has ended, and whose state says what is done.
 UNEXPLAINED: Final[dict[str, object]] = {**asdict(Waiting("")), "ended_because": "", "step": None}
@@ -90,3 +94,37 @@ def equalities(columns: Sequence[Any], values: Sequence[object]) -> list[ColumnE
 def is_owned_by(owner: str | None) -> ColumnElement[bool]:
     """Return the SQL condition that a job is the owner's; true if `owner` is None."""
     return true() if owner is None else Job.owner == owner
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Item]):
+    """A page of a long list: its items, and the cursor of the next page (None on the last)."""
+
+    items: list[Item]
+    cursor: str | None
+
+    @classmethod
+    def of(
+        cls, rows: Sequence[Item], limit: int, position: Callable[[Item], tuple[str | float, ...]]
+    ) -> Self:
+        """Build a page from up to `limit + 1` rows; the extra one shows that more follow."""
+        items = list(rows[:limit])
+        has_more = len(rows) > limit
+        return cls(items, cls.encode_cursor(*position(items[-1])) if has_more else None)
+
+    @staticmethod
+    def encode_cursor(*position: str | float) -> str:
+        """Encode the sort key of a page's last item as text that is safe in a URL."""
+        return base64.urlsafe_b64encode(json.dumps(position).encode()).decode().rstrip("=")
+
+    @staticmethod
+    def decode_cursor(cursor: str, *types: type) -> list[Any]:
+        """Decode what `encode_cursor` returned. Raises InvalidRequest unless of `types`."""
+        try:
+            position = read_json(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        except ValueError:
+            position = None
+        if not isinstance(position, list) or [type(part) for part in position] != list(types):
+            message = "this cursor was not made by Mallorn"
+            raise InvalidRequest(message, hint="leave the cursor out for the first page")
+        return position

@@ -1,17 +1,21 @@
-"""Cost models: trained predictors of run times, and which of their versions are active."""
+"""Cost models: predictors of run times, their active versions, and a cache of costly features."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import zstandard
 from sqlalchemy import ColumnElement, Row, Select, func, insert, or_, select, true, update
 from sqlalchemy.orm import aliased
 
 from mallorn.core.cost_model_name import PRIVATE, CostModelName, base_family, private_family_prefix
 from mallorn.core.values.cost_model_version import CostModelVersion
-from mallorn.db.paging import Page, decode_cursor, page
-from mallorn.db.repositories.base import Repository, equalities, require_row
-from mallorn.db.tables import CostModelRow, TargetRow
+from mallorn.db.repositories.base import Page, Repository, equalities, require_row
+from mallorn.db.tables import CostModelRow, FeatureRow, TargetRow
+
+_FEATURE_LEVEL: Final = 3  # of Zstandard
+_MOST_FEATURE_BYTES: Final = 1 << 20
+_KEY_COLUMNS: Final = ("workload_id", "target_id", "view", "version", "tvm_version", "candidate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +156,11 @@ class CostModelVersions(Repository):
         columns = row.family, TargetRow.key, row.name, row.version, row.active
         conditions = equalities(columns, (family, target, name, version, active))
         if cursor is not None:
-            conditions.append(CostModelRow.id < decode_cursor(cursor, int)[0])
+            conditions.append(CostModelRow.id < Page.decode_cursor(cursor, int)[0])
         query = _versions().where(*conditions, _is_visible_to(owner))
         query = query.order_by(CostModelRow.id.desc()).limit(limit + 1)
         versions = [_version(row) for row in self.session.execute(query)]
-        return page(versions, limit, lambda row: (row.id,))
+        return Page.of(versions, limit, lambda row: (row.id,))
 
     def get(self, version_id: int, owner: str | None = None) -> CostModelVersion:
         """Return a version. Raises NotFound if there is none that this owner may see."""
@@ -202,3 +206,39 @@ def _version(row: Row[*tuple[Any, ...]]) -> CostModelVersion:
     parent = None if row.f is None else str(CostModelName(row.f, row.n, row.v))
     full_name = str(CostModelName(row.family, row.name, row.version))
     return CostModelVersion.model_validate({**fields, "full_name": full_name, "parent": parent})
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureSource:
+    """Cache key except the candidate: workload, target, view and version, and compiler."""
+
+    workload_id: int
+    target_id: int
+    view: str
+    version: int
+    tvm_version: str
+
+
+class Features(Repository):
+    """Features by candidate, cached as little-endian float32; None if it cannot be lowered."""
+
+    def read(self, source: FeatureSource, candidates: Collection[str]) -> dict[str, bytes | None]:
+        conditions = [getattr(FeatureRow, name) == value for name, value in asdict(source).items()]
+        unpack = zstandard.ZstdDecompressor().decompress
+        is_candidate = self.is_among(FeatureRow.candidate, candidates)
+        query = select(FeatureRow.candidate, FeatureRow.numbers).where(*conditions, is_candidate)
+        return {
+            key: None if numbers is None else unpack(numbers, max_output_size=_MOST_FEATURE_BYTES)
+            for key, numbers in self.session.execute(query)
+        }
+
+    def store(self, source: FeatureSource, rows: Mapping[str, bytes | None]) -> None:
+        """Store features by candidate; rows that exist already do not change."""
+        pack = zstandard.ZstdCompressor(level=_FEATURE_LEVEL).compress
+        values = [
+            asdict(source) | {"candidate": key, "numbers": None if row is None else pack(row)}
+            for key, row in sorted(rows.items())
+        ]
+        if values:
+            statement = self.insert(FeatureRow).on_conflict_do_nothing(index_elements=_KEY_COLUMNS)
+            self.execute_for_rows(statement, values)

@@ -7,8 +7,7 @@ from sqlalchemy import ColumnElement, Row, ScalarSelect, String, and_, cast, fun
 from mallorn.core.cost_model_name import CostModelName
 from mallorn.core.states import MeasurementKind, RoundState, WorkKind
 from mallorn.core.values.decision_log import RoundStatus
-from mallorn.db.paging import Page, decode_cursor, page
-from mallorn.db.repositories.base import Repository
+from mallorn.db.repositories.base import Page, Repository
 from mallorn.db.repositories.measurement_filters import has_failed, is_eligible, is_usable_by_job
 from mallorn.db.tables import CostModelRow, Job, LeaseRow, Measurement, Round, Task
 
@@ -49,11 +48,11 @@ class DecisionLog(Repository):
         if task_index is not None:
             query = query.where(Task.index == task_index)
         if cursor is not None:
-            last = decode_cursor(cursor, int)[0]
+            last = Page.decode_cursor(cursor, int)[0]
             query = query.where(Round.index > last if oldest_first else Round.index < last)
         order = Round.index.asc() if oldest_first else Round.index.desc()
         rows = self.session.execute(query.order_by(order).limit(limit + 1))
-        return page([_status(row) for row in rows], limit, lambda status: (status.index,))
+        return Page.of([_status(row) for row in rows], limit, lambda status: (status.index,))
 
 
 def _count_own_trials(*conditions: ColumnElement[bool]) -> ScalarSelect[int]:

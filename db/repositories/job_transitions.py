@@ -10,11 +10,10 @@ from mallorn.core.states import JobState, Waiting
 from mallorn.core.values.event import CancelledEvent, FailedEvent, PausedEvent
 from mallorn.core.values.graph_report import GraphReport
 from mallorn.core.values.job import JobStep
-from mallorn.db.repositories.finish_states import FinishSteps
 from mallorn.db.repositories.job_events_and_warnings import Events, NewJobWarning, Warnings
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.learning_curves import LearningCurves
-from mallorn.db.repositories.leases import LeaseToken
+from mallorn.db.repositories.leases import FinishSteps, LeaseToken
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.tables import Context, Job

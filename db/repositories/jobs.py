@@ -15,8 +15,7 @@ from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.job import JobStep
 from mallorn.core.values.machine import Machine
 from mallorn.db.database_clock import now
-from mallorn.db.paging import Page, decode_cursor, page
-from mallorn.db.repositories.base import UNEXPLAINED, Repository, is_owned_by, require_row
+from mallorn.db.repositories.base import UNEXPLAINED, Page, Repository, is_owned_by, require_row
 from mallorn.db.repositories.devices import has_machine_key, machine_key_of
 from mallorn.db.repositories.job_progress import count_by_outcome
 from mallorn.db.repositories.learning_curves import LearningCurves
@@ -188,9 +187,10 @@ class Jobs(Repository):
         query = query.where(*(job_filter or JobFilter()).conditions())
         query = query.order_by(Job.created_at.desc(), Job.id.desc())
         if cursor is not None:
-            query = query.where(tuple_(Job.created_at, Job.id) < tuple_(*decode_cursor(cursor, float, str)))
+            position = Page.decode_cursor(cursor, float, str)
+            query = query.where(tuple_(Job.created_at, Job.id) < tuple_(*position))
         jobs = self.session.scalars(query.limit(limit + 1)).all()
-        return page(jobs, limit, lambda job: (job.created_at, job.id))
+        return Page.of(jobs, limit, lambda job: (job.created_at, job.id))
 
     def move_to_state(
         self,

@@ -1,16 +1,18 @@
-"""Leases of rounds, job stages and planning: holders, losses and fencing tokens."""
+"""Leases of rounds, job stages and planning: holders, losses, fencing tokens, and what next holders get."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, case, exists, or_, select, update
+from sqlalchemy import ColumnElement, and_, case, delete, exists, or_, select, update
 from sqlalchemy.orm import InstrumentedAttribute
 
+from mallorn.core.errors import LeaseLost
 from mallorn.core.states import WorkKind
+from mallorn.core.values.trial import DecidedTask
 from mallorn.db.database_clock import now
 from mallorn.db.repositories.base import Repository, seconds_from_now
-from mallorn.db.tables import Job, LeaseRow
+from mallorn.db.tables import FinishStep, Job, LeaseRow
 
 # Limit of interruptions by a fault that the work itself may have caused.
 MAX_LOSSES: Final = 3
@@ -184,3 +186,33 @@ def is_row_held_by(hold: LeaseToken) -> ColumnElement[bool]:
 def is_still_held(hold: LeaseToken) -> ColumnElement[bool]:
     """Return the SQL condition, for any query, that this lease still holds its work."""
     return exists(select(LeaseRow.kind).where(is_row_held_by(hold)))
+
+
+class FinishSteps(Repository):
+    """Interim decisions of unfinished jobs, one per task, from which another worker can continue."""
+
+    def read_decisions(self, job_id: str, trials: int, code: str) -> Mapping[int, DecidedTask]:
+        """Return a job's decisions by task, made after this many trials and with this code.
+
+        Others are left out: with more trials or other code, other candidates may win.
+        """
+        query = select(FinishStep.task_id, FinishStep.decided)
+        conditions = FinishStep.job_id == job_id, FinishStep.trials == trials
+        rows = self.session.execute(query.where(*conditions))
+        return {row.task_id: row.decided for row in rows if row.decided.code == code}
+
+    def store(self, hold: LeaseToken, task_id: int, trials: int, decision: DecidedTask) -> None:
+        """Store a decision. Raises LeaseLost if this lease no longer holds the stage."""
+        job_id = hold.item.subject
+        self.lock_jobs([job_id])
+        if not Leases(self.session).holds(hold):
+            message = f"the finish of job {job_id} is no longer leased to attempt {hold.attempt}"
+            raise LeaseLost(message)
+        values = {"trials": trials, "decided": decision}
+        insert = self.insert(FinishStep).values(task_id=task_id, job_id=job_id, **values)
+        upsert = insert.on_conflict_do_update(index_elements=["task_id"], set_=values)
+        self.session.execute(upsert)
+
+    def forget(self, job_id: str) -> int:
+        """Delete the decisions of a job's finish stage; return how many there were."""
+        return self.execute_and_count(delete(FinishStep).where(FinishStep.job_id == job_id))

@@ -15,8 +15,7 @@ from mallorn.core.values.dataset import Record
 from mallorn.core.values.manifest import MeasuredOn
 from mallorn.core.values.trial import Trial
 from mallorn.db.measurement_codec import pack_decisions, pack_times, unpack_decisions, unpack_times
-from mallorn.db.paging import Page, decode_cursor, page
-from mallorn.db.repositories.base import Repository, equalities, is_owned_by
+from mallorn.db.repositories.base import Page, Repository, equalities, is_owned_by
 from mallorn.db.repositories.leases import Leases, LeaseToken, is_row_held_by
 from mallorn.db.repositories.measurement_filters import BUILD_FAILURES, TrialLimits
 from mallorn.db.repositories.measuring_contexts import Contexts
@@ -209,7 +208,7 @@ class Records(Repository):
         columns = Measurement.job_id, Measurement.outcome, Workload.key, TargetRow.key
         query = query.where(*equalities(columns, (job_id, outcome, workload, target)))
         if cursor is not None:
-            query = query.where(Measurement.id < decode_cursor(cursor, int)[0])
+            query = query.where(Measurement.id < Page.decode_cursor(cursor, int)[0])
         records = [
             Record.from_row(
                 measurement,
@@ -226,4 +225,4 @@ class Records(Repository):
                 self.session.execute(query)
             )
         ]
-        return page(records, limit, lambda record: (record.id,))
+        return Page.of(records, limit, lambda record: (record.id,))

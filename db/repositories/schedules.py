@@ -11,8 +11,7 @@ from mallorn.core.states import MeasurementKind
 from mallorn.core.values.dataset import VerifiedSchedule, WholeSchedule
 from mallorn.core.values.trial import Trial
 from mallorn.db.measurement_codec import pack_text, pack_times, unpack_text, unpack_times
-from mallorn.db.paging import Page, decode_cursor, page
-from mallorn.db.repositories.base import Repository, equalities, is_owned_by, require_row
+from mallorn.db.repositories.base import Page, Repository, equalities, is_owned_by, require_row
 from mallorn.db.repositories.measurement_filters import is_not_refuted, is_shared
 from mallorn.db.repositories.measuring_contexts import is_inside_model
 from mallorn.db.repositories.trials import select_trials, trial_of
@@ -87,9 +86,9 @@ class Schedules(Repository):
             )
             query = query.where(~has_rival)
         if cursor is not None:
-            position = decode_cursor(cursor, str, str, int, int, float, int)
+            position = Page.decode_cursor(cursor, str, str, int, int, float, int)
             query = query.where(tuple_(*PLACE) > tuple_(*position))
-        rows = page(self.session.execute(query).all(), limit, _page_position)
+        rows = Page.of(self.session.execute(query).all(), limit, _page_position)
         return Page([_verified(row) for row in rows.items], rows.cursor)
 
     def get(self, schedule_id: int, owner: str | None) -> WholeSchedule:

@@ -9,8 +9,7 @@ from sqlalchemy import ColumnElement, Select, delete, exists, or_, select, true,
 from mallorn.core.cost_model_name import CostModelName
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.db.database_clock import now
-from mallorn.db.paging import Page, decode_cursor, page
-from mallorn.db.repositories.base import Repository, require_row
+from mallorn.db.repositories.base import Page, Repository, require_row
 from mallorn.db.repositories.cost_models import CostModelVersions
 from mallorn.db.repositories.job_events_and_warnings import NewJobWarning, Warnings
 from mallorn.db.repositories.jobs import Jobs
@@ -87,9 +86,9 @@ class Models(Repository):
         """Return a page of an owner's models, newest first."""
         query = select(Model).where(_owned(owner)).order_by(*_NEWEST).limit(limit + 1)
         if cursor is not None:
-            query = query.where(tuple_(*_PLACE) < tuple_(*decode_cursor(cursor, float, str, str)))
+            query = query.where(tuple_(*_PLACE) < tuple_(*Page.decode_cursor(cursor, float, str, str)))
         models = self.session.scalars(query).all()
-        return page(models, limit, lambda model: (model.created_at, model.id, model.owner))
+        return Page.of(models, limit, lambda model: (model.created_at, model.id, model.owner))
 
 
 def _owned(owner: str | None) -> ColumnElement[bool]:

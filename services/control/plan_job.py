@@ -39,13 +39,7 @@ from mallorn.db.tables import Device, Job
 from mallorn.services.control.wait_for_device import WaitLimit, wait_for_device
 from mallorn.services.planner.families.base import Families, Member
 from mallorn.services.planner.plan_rounds import plan_rounds
-from mallorn.services.planner.planner_values import (
-    ROUND_SIZE,
-    JobPlan,
-    JobView,
-    Point,
-    TaskView,
-)
+from mallorn.services.planner.planner_values import ROUND_SIZE, JobPlan, JobView, Point, TaskView
 
 ANSWERS: Final = "what is known answers"
 NEEDS_BATCH: Final = "a batch takes its next candidates to the device"

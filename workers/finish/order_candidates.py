@@ -21,10 +21,10 @@ from mallorn.core.values.event import CheckedEvent
 from mallorn.core.values.finish_report import UnmeasuredSchedule
 from mallorn.core.values.job import JobStep
 from mallorn.core.values.trial import DecidedTask, DecidedWinner, KeptCandidate, Trial
-from mallorn.db.repositories.finish_states import FinishSteps
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.job_progress import progress
 from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import FinishSteps
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.tasks import Tasks
 from mallorn.db.repositories.workloads import Sketches

@@ -17,10 +17,10 @@ from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.event import BenchedEvent, DoneEvent, FinishingEvent
 from mallorn.core.values.finish_report import Conditions, Limits, StepSeconds, StoredLibrary
 from mallorn.core.values.manifest import DATABASE, MANIFEST, read_manifest
-from mallorn.db.repositories.finish_states import FinishSteps
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.job_progress import progress
 from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import FinishSteps
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.workers import StageRuns
 from mallorn.db.session import read_clock

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mallorn.core.registry import REGISTRY, resolve
 from mallorn.costmodels.base import Matrix
 from mallorn.costmodels.views import VIEWS
-from mallorn.db.repositories.feature_cache import Features, FeatureSource
+from mallorn.db.repositories.cost_models import Features, FeatureSource
 from mallorn.db.session import Database
 from mallorn.searchers.space import Candidate, Sketch
 from mallorn.workers.host.code_digest import current_code_name

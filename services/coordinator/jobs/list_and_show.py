@@ -20,7 +20,7 @@ from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import DatasetStats, Record
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
-from mallorn.db.paging import MAX_LIMIT
+from mallorn.db.repositories.base import MAX_LIMIT
 from mallorn.db.repositories.dataset_statistics import Statistics
 from mallorn.db.repositories.decision_log import DecisionLog
 from mallorn.db.repositories.jobs import ACTIVE, JobFilter, Jobs

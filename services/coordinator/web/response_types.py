@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 from fastapi import Query
 from pydantic import BaseModel, JsonValue
 
-from mallorn.db.paging import MAX_LIMIT
+from mallorn.db.repositories.base import MAX_LIMIT
 
 Schema = dict[str, object]  # JSON schema
 Document = dict[str, Any]  # OpenAPI, or a part of it

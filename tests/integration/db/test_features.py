@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mallorn.db.repositories.feature_cache import Features, FeatureSource
+from mallorn.db.repositories.cost_models import Features, FeatureSource
 
 ROW = b"\x00\x00\x80\x3f" * 1980
 

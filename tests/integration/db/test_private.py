@@ -14,9 +14,14 @@ from mallorn.core.job_options import JobOptions
 from mallorn.core.states import JobState, RoundState
 from mallorn.db.measurement_codec import unpack_text
 from mallorn.db.repositories.archive_and_delete_jobs import Removals
-from mallorn.db.repositories.cost_models import CostModels, CostModelVersions, NewCostModel
+from mallorn.db.repositories.cost_models import (
+    CostModels,
+    CostModelVersions,
+    Features,
+    FeatureSource,
+    NewCostModel,
+)
 from mallorn.db.repositories.dataset_statistics import Statistics
-from mallorn.db.repositories.feature_cache import Features, FeatureSource
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.measurements import Measurements
 from mallorn.db.repositories.rounds import Rounds

@@ -5,8 +5,8 @@ from sqlalchemy import update
 
 from benchmarks.filled.plans import listening
 from mallorn.core.states import WorkKind
+from mallorn.db.repositories.cost_models import Features, FeatureSource
 from mallorn.db.repositories.fair_shares import FairShares
-from mallorn.db.repositories.feature_cache import Features, FeatureSource
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import Leases
 from mallorn.db.repositories.tasks import NewTask, TaskHistories, Tasks

@@ -5,9 +5,8 @@ import pytest
 from mallorn.core.errors import LeaseLost
 from mallorn.core.states import JobState, WorkKind
 from mallorn.core.values.trial import DecidedTask
-from mallorn.db.repositories.finish_states import FinishSteps
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.db.repositories.leases import WorkItem
+from mallorn.db.repositories.leases import FinishSteps, WorkItem
 from mallorn.db.repositories.tasks import Tasks
 from mallorn.workers.host.code_digest import current_builder_name
 from mallorn.workers.subprocesses.shutdown import ShutdownRequested

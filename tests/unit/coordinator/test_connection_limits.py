@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from mallorn.core.api_keys import hash_secret
-from mallorn.services.coordinator.web import connection_limits
-from mallorn.services.coordinator.web.connection_limits import ConnectionLimits, reserve_files
+from mallorn.services.coordinator import serve
+from mallorn.services.coordinator.serve import ConnectionLimits, reserve_files
 from mallorn.services.coordinator.web.request_limits import PIECE_BYTES, RequestLimits
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.waiting import PATIENCE
@@ -138,7 +138,7 @@ def test_connections_that_ended_count_no_more() -> None:
 def test_open_and_queued_connections_leave_files_for_the_rest(
     monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
-    monkeypatch.setattr(connection_limits.resource, "getrlimit", lambda _: (limit, limit))
+    monkeypatch.setattr(serve.resource, "getrlimit", lambda _: (limit, limit))
     connections, backlog = reserve_files(10_000)
     assert connections >= min(10_000, 32)
     assert backlog >= 16

@@ -8,9 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mallorn.services.planner import learning_curve_points
-from mallorn.services.planner.curve_fit import KNOT_SD, NOISE_SD, POWER_SD, REFERENCE, fit
 from mallorn.services.planner.planner_values import TaskView
-from mallorn.services.planner.power_law_belief import LEAPS, LOWER_SIDE, PowerLaw
+from mallorn.services.planner.power_law_belief import (
+    KNOT_SD,
+    LEAPS,
+    LOWER_SIDE,
+    NOISE_SD,
+    POWER_SD,
+    REFERENCE,
+    PowerLaw,
+    fit,
+)
 from tests.kits.policies_and_beliefs import ROUND, BeliefTestCase, assert_sound, measured, task
 
 TASKS, ROUNDS = 12, 10
