@@ -221,7 +221,7 @@ class Learner(PooledSearcher):
     without measurements, the pool is random."""
 
     considered: int = 4096
-    optimism: float = 0.5
+    learning: bool = True  # False: a control, to measure what learning is worth
 
     @abstractmethod
     def explore(self, scorer: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:

@@ -88,7 +88,6 @@ class Guided(PooledSearcher):
     remembered: int = 128
     hint: float = 0.25
     noise: float = 0.05
-    optimism: float = 0.5
 
     def pool(self, request: Request) -> dict[Candidate, str]:
         """Return all candidates that were rated on the walks, best first."""

@@ -148,7 +148,6 @@ class Mcts(Learner):
     greed: float = 20.0
     curiosity: float = 0.2
     noise: float = 0.03
-    learning: bool = True
 
     def explore(self, scorer: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
         forest = [SketchTrees(sketch, self.trees) for sketch in scorer.space.sketches]
