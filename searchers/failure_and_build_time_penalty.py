@@ -36,22 +36,14 @@ PARAMETERS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Feasibility:
-    """A model of a candidate's probability of failure."""
-
-    booster: "xgboost.Booster"
-
-    def failure_probability(self, features: Matrix) -> Column:
-        """Return each row's predicted probability of failure, at most CERTAIN."""
-        if not len(features):
-            return np.zeros(0)
-        answer = self.booster.inplace_predict(np.asarray(features, dtype=np.float32))
-        return np.minimum(np.asarray(answer, dtype=np.float64), CERTAIN)
+def failure_probability(feasibility: "xgboost.Booster", features: Matrix) -> Column:
+    """Return each row's predicted probability of failure, at most CERTAIN."""
+    answer = feasibility.inplace_predict(np.asarray(features, dtype=np.float32))
+    return np.minimum(np.asarray(answer, dtype=np.float64), CERTAIN)
 
 
-def learn_feasibility(space: Space, history: Sequence[Trial]) -> Feasibility | None:
-    """Fit a model to the history; None if there are too few failures or too few successes."""
+def learn_feasibility(space: Space, history: Sequence[Trial]) -> "xgboost.Booster | None":
+    """Fit a model of failures; None if the history has too few of them or too few successes."""
     trials = [trial for trial in history if trial.outcome not in UNINFORMATIVE]
     bad = [trial for trial in trials if trial.outcome is not Outcome.OK]
     good = [trial for trial in trials if trial.outcome is Outcome.OK]
@@ -66,7 +58,7 @@ def learn_feasibility(space: Space, history: Sequence[Trial]) -> Feasibility | N
 @lru_cache(maxsize=1)  # the searchers of a portfolio call it with the same arguments
 def _failure_model(
     space: Space, trials: tuple[Trial, ...], shares: tuple[float, float], rate: float
-) -> Feasibility:
+) -> "xgboost.Booster":
     import xgboost  # here, because importing it takes a second
 
     failed = np.array([trial.outcome is not Outcome.OK for trial in trials], dtype=np.float32)
@@ -74,7 +66,7 @@ def _failure_model(
     data = xgboost.QuantileDMatrix(
         features, failed, weight=np.where(failed > 0, *shares), max_bin=PARAMETERS["max_bin"], nthread=1
     )
-    return Feasibility(xgboost.train({**PARAMETERS, "base_score": rate}, data, num_boost_round=TREES))
+    return xgboost.train({**PARAMETERS, "base_score": rate}, data, num_boost_round=TREES)
 
 
 FEWEST: Final = 16
@@ -138,5 +130,5 @@ def penalise_failures(
     priced = replace(pool, prediction=Prediction(mean.astype(np.float32), pool.prediction.std))
     if (feasibility := learn_feasibility(space, history)) is None:
         return priced
-    success = 1.0 - feasibility.failure_probability(pool.features)
+    success = 1.0 - failure_probability(feasibility, pool.features)
     return priced.select_lines(np.flatnonzero(rng.random(len(pool)) < success**CAUTION))

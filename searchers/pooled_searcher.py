@@ -129,11 +129,13 @@ class Contextual(Sampler):
 BESIDE: Final = 128  # fastest measured candidates that a Synthesiser gets
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class PooledSearcher(FillingSearcher):
     """A FillingSearcher whose sampler chooses from a pool of candidates that subclasses
     fill. Only chosen candidates are checked for validity. Candidates that resemble earlier
     failures are chosen less often."""
+
+    optimism: float = 0.5  # deviations added to scores while a subclass fills the pool
 
     @abstractmethod
     def pool(self, request: Request) -> dict[Candidate, str]:

@@ -33,12 +33,9 @@ class ScoredPool:
 
     def joined_with(self, second: "ScoredPool") -> "ScoredPool":
         """Return a pool with the candidates of both pools, this pool's first."""
-        mean, std = (
-            np.concatenate([getattr(pool.prediction, name) for pool in (self, second)])
-            for name in ("mean", "std")
-        )
+        prediction = map(np.concatenate, zip(self.prediction, second.prediction, strict=True))
         features = np.concatenate([self.features, second.features])
-        return ScoredPool([*self.candidates, *second.candidates], features, Prediction(mean, std))
+        return ScoredPool([*self.candidates, *second.candidates], features, Prediction(*prediction))
 
     def without(self, lines: Indices) -> "ScoredPool":
         return self.select_lines(np.setdiff1d(np.arange(len(self)), lines))

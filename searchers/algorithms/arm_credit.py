@@ -44,8 +44,8 @@ def compute_arm_credit(
     A trial's credit is its rank among neighbouring trials, plus a bonus for a new best.
     An arm without trials has the mean credit of all arms."""
     older, recent = history[:-RECENT], history[-RECENT:]
-    best_us = min(map(_time_us, older), default=np.inf)
-    times_us = np.array([_time_us(trial) for trial in recent], dtype=np.float64)
+    best_us = min((trial.time_us or np.inf for trial in older), default=np.inf)
+    times_us = np.array([trial.time_us or np.inf for trial in recent], dtype=np.float64)
     before_us = np.minimum.accumulate(np.concatenate([[best_us], times_us]))[:-1]
     better = np.isfinite(before_us) & (times_us < before_us)
     gain = np.zeros(len(times_us))
@@ -75,7 +75,3 @@ def compute_arm_credit(
     total = np.bincount(owner[has_arm], weights=(weight * earned)[has_arm], minlength=len(arms))
     common = total.sum() / trials.sum() if trials.sum() else 0.0
     return ArmCredit((total + common) / (trials + 1.0), trials.astype(np.float64))
-
-
-def _time_us(trial: Trial) -> float:
-    return float("inf") if trial.time_us is None else trial.time_us

@@ -18,7 +18,6 @@ class Evolutionary(PooledSearcher):
     generations: int = 4
     elite: int = 64
     crossover: float = 0.15
-    optimism: float = 0.5
 
     def pool(self, request: Request) -> dict[Candidate, str]:
         space, rng = request.space, request.rng

@@ -54,7 +54,6 @@ class Genetic(PooledSearcher):
     contestants: int = 4
     crossover: float = 0.6
     mutation: float = 0.4
-    optimism: float = 0.5
 
     def pool(self, request: Request) -> dict[Candidate, str]:
         space, rng = request.space, request.rng

@@ -57,7 +57,6 @@ class Reinforce(Learner):
     policies stay as they started.
     """
 
-    learning: bool = True
     policies: int = 4
     updates: int = 10
     elite: int = 32

@@ -26,7 +26,6 @@ class Annealing(PooledSearcher):
     hottest: float = 0.5
     coldest: float = 0.05
     halving_trials: int = 64
-    optimism: float = 0.5
 
     def pool(self, request: Request) -> dict[Candidate, str]:
         temperature = self.temperature(len(request.history))

@@ -135,7 +135,7 @@ class KernelRegression(CostModel):
         spread: Column = rows.std(axis=0)
         scale: Column = np.where(spread > KEPT, 1 / np.maximum(spread, KEPT), 0.0)
         training_rows, mean = (rows - centre) * scale, labels.mean(dtype=np.float64)
-        squared = _squared_distances(training_rows, training_rows)
+        squared = squared_distances(training_rows, training_rows)
         typical = np.median(squared[squared > 0]) if (squared > 0).any() else 1.0
         fits = [
             _Fit(squared, labels - mean, typical * length**2, noise)
@@ -153,7 +153,7 @@ class KernelRegression(CostModel):
             return Prediction(alike, alike + 1)
         s = self._state
         rows = (np.clip(np.nan_to_num(features.astype(np.float64)), -1e6, 1e6) - s["centre"]) * s["scale"]
-        similarity = _kernel(_squared_distances(rows, s["known"]), float(s["length"]))
+        similarity = _kernel(squared_distances(rows, s["known"]), float(s["length"]))
         # As if only the nearest row were known.
         spread = np.sqrt(s["variance"] * (1 - similarity.max(axis=1) ** 2))
         score = np.einsum("nk,k->n", similarity, s["weights"]) + s["mean"]
@@ -187,7 +187,7 @@ def _kernel(squared: Column, length: float) -> Column:
     return np.asarray(np.exp(-squared / (2 * length)))
 
 
-def _squared_distances(left: Column, right: Column) -> Column:
+def squared_distances(left: Column, right: Column) -> Column:
     squares = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1) - 2 * multiply_in_blocks(left, right.T)
     return np.asarray(np.maximum(0.0, squares))
 
@@ -221,7 +221,7 @@ class Learner(PooledSearcher):
     without measurements, the pool is random."""
 
     considered: int = 4096
-    optimism: float = 0.5
+    learning: bool = True  # False: a control, to measure what learning is worth
 
     @abstractmethod
     def explore(self, scorer: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:

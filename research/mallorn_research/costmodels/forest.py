@@ -100,10 +100,9 @@ class Forest(CostModel):
         rows, weight = replace_nonfinite(features), weight_fast_rows(labels)
         bootstraps = bootstrap_counts(rng, len(labels), MEMBERS)
         self._trees = grow_trees(rows, labels, bootstraps * weight, rng)
-        self._share, noise_variance = fit_error_to_variance(
+        self._share, self._noise = fit_error_to_variance(
             self._trees.predict_per_tree(rows), labels, weight * (bootstraps == 0)
         )
-        self._noise = noise_variance**0.5
 
     def predict(self, features: Matrix) -> Prediction:
         if self._trees is None:
@@ -172,8 +171,7 @@ class LFBO(CostModel):
         unseen = (bootstraps == 0).astype(np.float64)
         self._slope, self._offset = fit_line(self._raw(rows), labels, weight_fast_rows(labels) * unseen)
         scores = self._calibrated_tree_scores(rows)
-        self._share, noise_variance = fit_error_to_variance(scores, labels, unseen)
-        self._noise = noise_variance**0.5
+        self._share, self._noise = fit_error_to_variance(scores, labels, unseen)
 
     def _grow_parts(
         self, rows: Matrix, labels: Vector, groups: Groups, bootstraps: Groups, rng: np.random.Generator
@@ -277,14 +275,14 @@ class ForestPlusLFBO(LFBO):
 def fit_error_to_variance(
     scores: NDArray[np.floating[Any]], labels: Vector, left_out: Weights
 ) -> tuple[float, float]:
-    """Return `factor` and `constant`: factor * variance + constant fits squared errors.
+    """Return `share` and `noise`: share * variance + noise**2 fits squared errors.
 
     The variance is that of the members' scores of a row; the error is that of the mean
     score of the members that were not trained on it.
     """
     rows = np.flatnonzero(left_out.any(axis=0))
     if len(rows) < FEWEST_JUDGED:
-        return 1.0, UNKNOWN**2
+        return 1.0, UNKNOWN
     unseen, weight = (left_out > 0)[:, rows], left_out.max(axis=0)[rows]
     mean_score = (scores[:, rows] * unseen).sum(axis=0) / unseen.sum(axis=0)
     error, variance = (mean_score - labels[rows]) ** 2, scores[:, rows].var(axis=0, ddof=1)
@@ -292,4 +290,4 @@ def fit_error_to_variance(
     variation = np.average((variance - mean_variance) ** 2, weights=weight)
     covariance = np.average((variance - mean_variance) * error, weights=weight)
     share = float(np.clip(covariance / variation, LEAST_SHARE, 1.0)) if variation else 1.0
-    return share, max(0.0, float(np.average(error, weights=weight) - share * mean_variance))
+    return share, max(0.0, float(np.average(error, weights=weight) - share * mean_variance)) ** 0.5

@@ -8,8 +8,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, checker, helper, numpy_helper
 from onnx.shape_inference import infer_shapes
 
-from mallorn_research.generate.rule_expressions import Values
-from mallorn_research.generate.task_rule_file import Drawn
+from mallorn_research.generate.task_rule_file import Drawn, Values
 
 OPSET: Final = 17
 IR_VERSION: Final = 8

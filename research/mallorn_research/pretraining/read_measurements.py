@@ -39,7 +39,7 @@ SCATTER: Final = 2654435761  # Knuth's hash multiplier, which spreads consecutiv
 SPAN: Final = 1 << 32
 NOWHERE: Final = ""  # the context of rows that never reached a device
 Numbered = tuple[int, Trial]  # a trial with its number among all rows of the stream
-KEYS_PER_QUERY: Final = 500  # keys or ids in one query
+IDS_PER_QUERY: Final = 500  # workloads, with their programs, in memory at a time
 TEXTS_AT_A_TIME: Final = 100  # workloads or sketches in memory at a time
 
 
@@ -165,15 +165,10 @@ def read_measurements(
         workload_ids = [ids[key] for key in sample.workloads]
         facts = {
             row.key: WorkloadFacts(row.op, descriptors_of(row), row.id)
-            for start in range(0, len(workload_ids), KEYS_PER_QUERY)
-            for row in Workloads(session).get_many(workload_ids[start : start + KEYS_PER_QUERY])
+            for start in range(0, len(workload_ids), IDS_PER_QUERY)
+            for row in Workloads(session).get_many(workload_ids[start : start + IDS_PER_QUERY])
         }
-        keys = sorted(sample.sketches)
-        sketches = {
-            key: sketch
-            for start in range(0, len(keys), KEYS_PER_QUERY)
-            for key, sketch in Sketches(session).by_key(keys[start : start + KEYS_PER_QUERY]).items()
-        }
+        sketches = Sketches(session).by_key(sample.sketches)
         contexts = Contexts(session)
         hosts = {context: contexts.get(int(context)).host_class for context in sample.contexts}
         tasks = sample.tasks(facts, sketches, hosts)

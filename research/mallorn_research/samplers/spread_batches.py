@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mallorn.costmodels.base import Indices
+from mallorn.searchers.learning.exploring_learner import squared_distances
 from mallorn.searchers.sampler import Sampler, ScoredPool, Synthesiser
 from mallorn.searchers.space import Candidate, Matrix, Sketch, Space
 
@@ -25,11 +26,6 @@ def standardize_features(features: Matrix) -> Points:
         return np.zeros((len(columns), 1))
     standardised = (columns[:, varies] - columns[:, varies].mean(axis=0)) / deviation[varies]
     return np.asarray(standardised / np.sqrt(standardised.shape[1]))
-
-
-def squared_distances(points: Points, other_points: Points) -> Points:
-    squares = (points**2).sum(axis=1)[:, None] + (other_points**2).sum(axis=1)[None, :]
-    return np.asarray(np.maximum(0.0, squares - 2.0 * points @ other_points.T), dtype=np.float64)
 
 
 STEPS: Final = 12

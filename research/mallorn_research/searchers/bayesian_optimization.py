@@ -14,8 +14,9 @@ from mallorn.searchers.algorithms.arm_credit import compute_arm_credit
 from mallorn.searchers.base import Proposal, Trial, proposal_method_of
 from mallorn.searchers.failure_and_build_time_penalty import penalise_failures
 from mallorn.searchers.fill_round import Filter
+from mallorn.searchers.learning.exploring_learner import squared_distances
 from mallorn.searchers.pooled_searcher import FillingSearcher, Request, fastest, score
-from mallorn_research.samplers.spread_batches import Points, squared_distances, standardize_features
+from mallorn_research.samplers.spread_batches import Points, standardize_features
 
 LENGTHS: Final = (0.5, 1.0, 2.0, 4.0)
 NOISES: Final = (1e-3, 1e-2, 1e-1)  # variances, relative to the targets' variance of 1

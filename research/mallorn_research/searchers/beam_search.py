@@ -32,7 +32,6 @@ class Beam(Learner):
     options: int = 8  # options of a knob that each prefix of a full beam tries
     completions: int = 4
     temperature: float = 0.3
-    learning: bool = True
 
     def explore(self, scorer: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
         sketches = scorer.space.sketches

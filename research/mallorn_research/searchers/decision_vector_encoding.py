@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 
 from mallorn.searchers.space import Choice, ChoiceKind, Sketch
 from mallorn.searchers.tile_factorizations import Rows, TileRule, prime_powers
@@ -54,8 +55,6 @@ class TileGene:
 class ListGene:
     """Encodes a list choice by one column per value; decoding takes the largest column."""
 
-    width = 1
-
     def __init__(self, choice: Choice) -> None:
         weights = choice.weights or (1.0,) * len(choice.values)
         possible = [value for value, weight in zip(choice.values, weights, strict=True) if weight > 0]
@@ -79,44 +78,32 @@ class ListGene:
 class Genes:
     def __init__(self, sketch: Sketch) -> None:
         self.sketch = sketch
-        self._genes = [
-            TileGene(choice) if choice.kind is ChoiceKind.TILE else ListGene(choice)
-            for choice in sketch.choices
-        ]
-        self._rows = np.cumsum([gene.width for gene in self._genes])[:-1]
-        self._points = np.cumsum([gene.columns for gene in self._genes])[:-1]
-        self.columns = sum(gene.columns for gene in self._genes)
+        self.columns = 0
+        # Each choice's gene, its columns of decision vectors, and those of points.
+        self._genes: list[tuple[TileGene | ListGene, slice, slice]] = []
+        for columns, choice in sketch.decision_slices:
+            gene = TileGene(choice) if choice.kind is ChoiceKind.TILE else ListGene(choice)
+            first, self.columns = self.columns, self.columns + gene.columns
+            self._genes.append((gene, columns, slice(first, self.columns)))
 
     def encode(self, rows: Rows) -> Points:
-        if not self._genes:
-            return np.zeros((len(rows), 0))
-        parts = np.split(rows, self._rows, axis=1)
-        return np.hstack([gene.encode(part) for gene, part in zip(self._genes, parts, strict=True)])
+        parts = [gene.encode(rows[:, columns]) for gene, columns, _ in self._genes]
+        return np.hstack([np.zeros((len(rows), 0)), *parts])
 
     def decode(self, points: Points) -> Rows:
         """Return one well-formed decision vector per point; decoding reverses `encode`."""
-        if not self._genes:
-            return np.zeros((len(points), 0), dtype=np.int32)
-        parts = np.split(points, self._points, axis=1)
-        return np.hstack([gene.decode(part) for gene, part in zip(self._genes, parts, strict=True)])
+        parts = [gene.decode(points[:, columns]) for gene, _, columns in self._genes]
+        return np.hstack([np.zeros((len(points), 0), dtype=np.int32), *parts])
 
     def project(self, points: Points) -> Points:
         """Project onto points whose factors multiply to the extent; list shares sum to 1."""
-        if not self._genes:
-            return points
-        parts = np.split(points, self._points, axis=1)
-        projected = [gene.project(part) for gene, part in zip(self._genes, parts, strict=True)]
-        return np.hstack(projected)
+        parts = [gene.project(points[:, columns]) for gene, _, columns in self._genes]
+        return np.hstack([np.zeros((len(points), 0)), *parts])
 
     def log_factor_matrix(self) -> Points:
         """Return the matrix from points to log2 of tile factors (and list columns as is)."""
-        parts = [gene.log_factor_matrix() for gene in self._genes]
-        matrix = np.zeros((self.columns, sum(part.shape[1] for part in parts)))
-        row = column = 0
-        for part in parts:
-            matrix[row : row + part.shape[0], column : column + part.shape[1]] = part
-            row, column = row + part.shape[0], column + part.shape[1]
-        return matrix
+        parts = [gene.log_factor_matrix() for gene, _, _ in self._genes]
+        return np.asarray(block_diag(np.zeros((0, 0)), *parts))
 
 
 genes_of = lru_cache(maxsize=1024)(Genes)

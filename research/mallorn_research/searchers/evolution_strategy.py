@@ -129,7 +129,6 @@ class EvolutionStrategy(PooledSearcher):
     remembered: int = 24
     trusted: int = 4
     rate: float = 0.4
-    optimism: float = 0.5
     learning: bool = True
 
     def pool(self, request: Request) -> dict[Candidate, str]:

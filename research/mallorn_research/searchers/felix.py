@@ -88,7 +88,6 @@ class Felix(Learner):
     longest: float = 3.0  # length of the first step, in exponents of primes
     shortest: float = 0.5
     greed: float = 10.0
-    learning: bool = True
 
     def explore(self, scorer: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
         # Score training data for the surrogates: random candidates and mutants of the best.

@@ -8,10 +8,10 @@ import numpy as np
 from mallorn.costmodels.base import Column
 from mallorn.searchers.base import WALK
 from mallorn.searchers.decision_features import decision_rows, places_by_sketch
+from mallorn.searchers.learning.exploring_learner import squared_distances
 from mallorn.searchers.pooled_searcher import PooledSearcher, Request, TimedCandidates, fastest, score
 from mallorn.searchers.roller.rank_candidates import Constructor
 from mallorn.searchers.space import Candidate, Space
-from mallorn_research.samplers.spread_batches import squared_distances
 from mallorn_research.searchers.decision_vector_encoding import Points, genes_of
 
 NEIGHBOURS = 3  # steps taken from each measured candidate
@@ -88,7 +88,6 @@ class Guided(PooledSearcher):
     remembered: int = 128
     hint: float = 0.25
     noise: float = 0.05
-    optimism: float = 0.5
 
     def pool(self, request: Request) -> dict[Candidate, str]:
         """Return all candidates that were rated on the walks, best first."""

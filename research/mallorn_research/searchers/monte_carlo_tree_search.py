@@ -148,22 +148,17 @@ class Mcts(Learner):
     greed: float = 20.0
     curiosity: float = 0.2
     noise: float = 0.03
-    learning: bool = True
 
     def explore(self, scorer: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
         forest = [SketchTrees(sketch, self.trees) for sketch in scorer.space.sketches]
+        by_key = {trees.sketch.key: trees for trees in forest}
         # Start every tree with the paths of its own random draw of the best scored candidates.
-        draws = {s.sketch.key: s for s in scorer.draw_start_rows(self.elite * self.trees, self.greed, rng)}
-        for trees in forest:
-            if scored_rows := draws.get(trees.sketch.key):
-                trees.add_paths(
-                    self._scores_to_store(scored_rows), rng.integers(self.trees, size=len(scored_rows))
-                )
+        for start in scorer.draw_start_rows(self.elite * self.trees, self.greed, rng):
+            own_tree = rng.integers(self.trees, size=len(start))
+            by_key[start.sketch.key].add_paths(self._scores_to_store(start), own_tree)
         for _ in range(max(1, (self.considered - len(scorer)) // self.batch)):
-            draws = {s.sketch.key: s for s in scorer.draw_start_rows(self.elite, self.greed, rng)}
-            for trees in forest:
-                if scored_rows := draws.get(trees.sketch.key):
-                    trees.count_options(scored_rows.rows)
+            for start in scorer.draw_start_rows(self.elite, self.greed, rng):
+                by_key[start.sketch.key].count_options(start.rows)
 
             # Run one batch of rollouts over all trees; the first decision of each is its sketch.
             tree = np.arange(self.batch) % self.trees

@@ -145,7 +145,6 @@ class Ppo(Learner):
     walkers step at random.
     """
 
-    learning: bool = True
     walkers: int = 128
     horizon: int = 4
     greed: float = 2.0

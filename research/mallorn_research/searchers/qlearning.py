@@ -81,7 +81,6 @@ class QLearning(Learner):
     With `learning` off, all steps are random.
     """
 
-    learning: bool = True
     walkers: int = 128
     walk: int = 4
     greed: float = 2.0

@@ -28,7 +28,6 @@ class Generator(Learner):
     sharpness: float = 2.0
     generations: int = 3
     greed: float = 4.0
-    learning: bool = True
 
     def explore(self, scorer: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
         sketches = scorer.space.sketches

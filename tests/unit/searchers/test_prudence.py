@@ -12,6 +12,7 @@ from mallorn.searchers.algorithms.evolutionary import Evolutionary
 from mallorn.searchers.base import Trial
 from mallorn.searchers.failure_and_build_time_penalty import (
     CERTAIN,
+    failure_probability,
     learn_build_times,
     learn_feasibility,
     penalise_failures,
@@ -49,7 +50,7 @@ def test_a_failing_region_is_recognised() -> None:
     feasibility = learn_feasibility(space, history)
     assert feasibility is not None
     others = drawn(space, 300, 1)
-    failing = feasibility.failure_probability(space.features(others))
+    failing = failure_probability(feasibility, space.features(others))
     crash = np.array([crashing(candidate) for candidate in others])
     assert failing[crash].mean() > 0.7
     assert failing[~crash].mean() < 0.1

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mallorn.core.errors import InvalidRequest
-from mallorn_research.generate.rule_expressions import DEEPEST, LONGEST, parse
+from mallorn_research.generate.task_rule_file import DEEPEST, LONGEST, parse
 
 VALUES = {"channels": 64, "size": 7, "stride": 2}
 

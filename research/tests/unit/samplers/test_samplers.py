@@ -8,6 +8,7 @@ import pytest
 
 from mallorn.costmodels.base import Prediction
 from mallorn.searchers.algorithms.evolutionary import Evolutionary
+from mallorn.searchers.learning.exploring_learner import squared_distances
 from mallorn.searchers.pooled_searcher import TopK
 from mallorn.searchers.sampler import Sampler, ScoredPool
 from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Sketch, Space
@@ -19,7 +20,6 @@ from mallorn_research.samplers.spread_batches import (
     cluster_to_knee,
     combine_frequent_settings,
     k_means,
-    squared_distances,
     standardize_features,
 )
 from tests.kits.samplers import SamplerTestCase
