@@ -119,9 +119,9 @@ def local_model(
     """Yield the model as it was tuned; remove its processes and files on exit.
 
     The processes are sandboxed, because schedules may be untrusted and become machine code.
-    Engines run on `threads` threads, by default as many as the target has cores. `inputs` are
-    a user's for checks. Raises InvalidRequest if there is no such file, or for schedules of
-    a range of shapes.
+    Engines run on `threads` threads, by default as many as the target has cores. `inputs`
+    are a user's for checks. Raises InvalidRequest if there is no such file, or for
+    schedules of a range of shapes.
     """
     if inputs is not None and exported.manifest.dynamic is not None:
         message = "--inputs have fixed shapes, and these schedules are for a range"

@@ -138,8 +138,8 @@ class Sketches(Repository):
         """Insert new sketches; return all ids by key. One generated here replaces an imported
         one, and one whose place in the design space was another in older code.
 
-        Rows that stay as they are are only read, because an upsert would lock them until the
-        transaction ends, and other rounds have the same sketches.
+        Rows that stay as they are are only read, because an upsert would lock them until
+        the transaction ends, and other rounds have the same sketches.
         """
         keys = [new.sketch.key for new in sketches]
         columns = SketchRow.key, SketchRow.id, SketchRow.imported

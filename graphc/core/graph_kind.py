@@ -1,7 +1,7 @@
 """The contract of a kind of hardware in the graph compiler.
 
-The rest of Mallorn knows kinds by `TargetKind`; exports take this package alone along, with the
-folders `graph` of the kinds of hardware.
+The rest of Mallorn knows kinds by `TargetKind`; exports take this package alone along, with
+the folders `graph` of the kinds of hardware.
 """
 
 import importlib

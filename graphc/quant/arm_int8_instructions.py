@@ -1,10 +1,10 @@
 """Instructions of aarch64 that add products of four bytes to each number of a 32-bit vector.
 
 USDOT multiplies unsigned data and signed weights, as x86's instructions do. SDOT multiplies
-signed bytes: `Int8DotProducts` shifts unsigned data to signed once, where it is computed, and
-subtracts the shift times the sums of constant weights, so the inner loop has no correction.
-Without them, SMULL with pairwise sums takes six instructions for 16 products, more than
-FMLA in float32, so such targets have no instruction here.
+signed bytes: `Int8DotProducts` shifts unsigned data to signed once, where it is computed,
+and subtracts the shift times the sums of constant weights, so the inner loop has no
+correction. Without them, SMULL with pairwise sums takes six instructions for 16 products,
+more than FMLA in float32, so such targets have no instruction here.
 """
 
 from typing import Final

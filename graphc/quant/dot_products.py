@@ -6,8 +6,8 @@ two rows of 16 columns interleaved.
 
 An instruction for bytes sums in 32 bits and reads signed weights, and data with or without
 a sign, so data of the other type is shifted by 128, and unsigned weights minus a zero point
-are shifted into int8. The data's zero point, times each column's sum of weights, is subtracted from the sums,
-and so is the weights' shift, times each window's sum of data.
+are shifted into int8. The data's zero point, times each column's sum of weights, is
+subtracted from the sums, and so is the weights' shift, times each window's sum of data.
 """
 
 from collections.abc import Mapping

@@ -23,11 +23,11 @@ MOST_IN_ONE_FILE: Final = 1 << 30  # protobuf allows 2 GB, which include the gra
 def to_onnx(model: Any, file: str | Path, example_inputs: Any = None, dynamic_shapes: Any = None) -> Path:
     """Convert a model to ONNX, for `Client.submit` and `mallorn compile`; return the path.
 
-    The model is a `.keras` or TFLite file, an IRModule or a PrimFunc of TVM or the JSON file
-    of one, or a `torch.nn.Module` with its example inputs: a tensor, a tuple of arguments,
-    or a dictionary of named ones. `dynamic_shapes` marks the dimensions that stay free, as
-    for torch.export. A torch module's weights of over 1 GiB go to a second file. Raises
-    MissingPackage without an exporter, and InvalidModel.
+    The model is a `.keras` or TFLite file, an IRModule or a PrimFunc of TVM or the JSON
+    file of one, or a `torch.nn.Module` with its example inputs: a tensor, a tuple of
+    arguments, or a dictionary of named ones. `dynamic_shapes` marks the dimensions that
+    stay free, as for torch.export. A torch module's weights of over 1 GiB go to a second
+    file. Raises MissingPackage without an exporter, and InvalidModel.
     """
     torch, tvm = sys.modules.get("torch"), sys.modules.get("tvm")
     if torch is not None and isinstance(model, torch.nn.Module):

@@ -49,11 +49,11 @@ class TargetKind(ABC):
     - `mallorn.core.values.machine.MachineKind`: the speeds to assume before a measurement
     - `mallorn.workers.tvm.network.recipe_kind.RecipeKind`: graph recipes by precision
 
-    The graph compiler has a contract of its own, `mallorn.graphc.core.graph_kind.GraphKind`: exports
-    take it along.
+    The graph compiler has a contract of its own,
+    `mallorn.graphc.core.graph_kind.GraphKind`: exports take it along.
 
-    Those base classes describe a CPU that LLVM compiles for; a kind names the parts that differ.
-    Installed packages add kinds by entry points in the group ``mallorn.kind``.
+    Those base classes describe a CPU that LLVM compiles for; a kind names the parts that
+    differ. Installed packages add kinds by entry points in the group ``mallorn.kind``.
     """
 
     #: What users call it; also the toolchain that builds for it.

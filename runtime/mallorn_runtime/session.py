@@ -74,8 +74,8 @@ class Session:
 
         Takes arrays of numpy and everything with ``__dlpack__`` on this CPU, without a copy
         if contiguous and aligned to 64 bytes, as outputs of a session and `empty` are.
-        Outputs of types that numpy lacks, such as bfloat16, are tensors with ``__dlpack__``.
-        Raises InputRefused.
+        Outputs of types that numpy lacks, such as bfloat16, are tensors with
+        ``__dlpack__``. Raises InputRefused.
         """
         if len(inputs) != len(self._rows):
             raise self._wrong_names(inputs)

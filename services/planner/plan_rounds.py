@@ -145,9 +145,9 @@ class _Decision:
         """Return whether a task, whose workload has an open round, may get another.
 
         A round of the workload must have brought a result. If all open rounds are of other
-        jobs, that suffices, so that jobs take turns. Unless the job has a time budget, at most
-        SHARE_IN_FLIGHT of the trials that the task will have got are in flight: those so
-        far and its part of those that the budget still gives to `tasks` tasks.
+        jobs, that suffices, so that jobs take turns. Unless the job has a time budget, at
+        most SHARE_IN_FLIGHT of the trials that the task will have got are in flight: those
+        so far and its part of those that the budget still gives to `tasks` tasks.
         """
         job, planned, task = self._job, self._tasks[position], self._job.tasks[position]
         if all(point.best_us is None for point in task.points):

@@ -82,8 +82,8 @@ def decide(bench: Bench) -> tuple[TaskDecisions, FinalSchedules]:
 def order_and_build(bench: Bench) -> tuple[TaskDecisions, FinalSchedules]:
     """Choose each task's first candidate, and build the model with them if it can be timed.
 
-    A job without trials takes first guesses, checked together. It is decided as other jobs are if
-    no device can time the model, or if the model with the likeliest guesses does not
+    A job without trials takes first guesses, checked together. It is decided as other jobs
+    are if no device can time the model, or if the model with the likeliest guesses does not
     compile or has wrong outputs.
     """
     stage, step_log = bench.stage, bench.step_log
@@ -139,11 +139,11 @@ def publish_first(bench: Bench, build: TunedModel, latency_us: Mapping[str, Mode
 def sets_within_budget(stage: LeasedStage, build: TunedModel, is_whole_checked: bool) -> list[list[Winner]]:
     """Return sets of one schedule per task that are worth building the model with.
 
-    A job without trials, whose model was checked as a whole, tries the rivals of the tasks that
-    take most of a run. Otherwise, compiling rivals must be short compared with tuning. Then the
-    last set has each task's first guess, which an analytic model proposed without trials: these
-    take part however slow they were apart, so that tuning does not make a model slower than
-    it would be without trials.
+    A job without trials, whose model was checked as a whole, tries the rivals of the tasks
+    that take most of a run. Otherwise, compiling rivals must be short compared with tuning.
+    Then the last set has each task's first guess, which an analytic model proposed without
+    trials: these take part however slow they were apart, so that tuning does not make a
+    model slower than it would be without trials.
     """
     winners, job = build.winners, stage.job
     if is_whole_checked:

@@ -1,7 +1,7 @@
 """Order each task's candidates: by their times apart, by stored results and models, or by guesses.
 
-Each function named ``order_by_`` returns every task's first choice, and its rivals in the order in
-which a finish tries them inside the whole model.
+Each function named ``order_by_`` returns every task's first choice, and its rivals in the
+order in which a finish tries them inside the whole model.
 """
 
 import time

@@ -64,8 +64,8 @@ class Commits:
     """Commits a round's results: at most RESULTS_PER_COMMIT together, and the first result
     after `every_sec` at once. Raises LeaseLost if another attempt has the round.
 
-    Rounds of one job commit beside each other: of the rows that they share none is locked, but for
-    the job's row, which is updated only while no other transaction holds it.
+    Rounds of one job commit beside each other: of the rows that they share none is locked,
+    but for the job's row, which is updated only while no other transaction holds it.
     """
 
     database: Database

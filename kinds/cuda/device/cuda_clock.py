@@ -1,7 +1,7 @@
 """Times GPU work by CUDA events; fills memory to empty the L2 cache or keep the GPU busy.
 
-Python cannot start TVM's own CUDA timer, and with ``time_evaluator`` the host waits between a
-cache flush and the run, so that launch time counts. All work uses TVM's default stream.
+Python cannot start TVM's own CUDA timer, and with ``time_evaluator`` the host waits between
+a cache flush and the run, so that launch time counts. All work uses TVM's default stream.
 """
 
 import ctypes

@@ -1,9 +1,9 @@
 """Sums that read each element once, with many threads per sum or group of neighbouring sums.
 
 A program becomes c[b, s, n] = sum over r of f(large[b, s, r], other[b, n, r]), with loops
-batch, sums, narrow (the few results that share an element of the large operand), depth. Operands
-may be decoded from integers of few bits: their producers are inlined, and the packed integers
-are read as vectors.
+batch, sums, narrow (the few results that share an element of the large operand), depth.
+Operands may be decoded from integers of few bits: their producers are inlined, and the
+packed integers are read as vectors.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,9 +1,9 @@
 """Partial schedules in the feature view `decisions`, and the models that read them.
 
-Decisions have the same order in all workloads: first the innermost level of every axis, then
-categorical choices, then the other levels outwards, and last the compute locations. A derived
-column (lanes, register tiles, footprints) is known as soon as all its inputs are decided,
-which this order makes early.
+Decisions have the same order in all workloads: first the innermost level of every axis,
+then categorical choices, then the other levels outwards, and last the compute locations. A
+derived column (lanes, register tiles, footprints) is known as soon as all its inputs are
+decided, which this order makes early.
 """
 
 from abc import abstractmethod

@@ -6,8 +6,8 @@ Rules are expressions of integer arithmetic, comparisons and functions:
     multiple(filters + 8, 16)
     channels >= 4 and size / stride >= 1
 
-Names stand for dimensions of a shape, and `/` rounds down. Expressions have Python's syntax;
-they are parsed into trees and never run as Python.
+Names stand for dimensions of a shape, and `/` rounds down. Expressions have Python's
+syntax; they are parsed into trees and never run as Python.
 """
 
 import ast

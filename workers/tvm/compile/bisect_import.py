@@ -1,8 +1,8 @@
 """Find the node of an ONNX graph whose import computes something else than onnxruntime.
 
-The graph is cut into parts, and each part is imported and compiled by itself with TVM's defaults.
-Its inputs are what onnxruntime computed for them, so that errors of other parts do not count. A
-part with wrong outputs is cut again, down to one node.
+The graph is cut into parts, and each part is imported and compiled by itself with TVM's
+defaults. Its inputs are what onnxruntime computed for them, so that errors of other parts
+do not count. A part with wrong outputs is cut again, down to one node.
 
 onnxruntime's float32 sums may be further from the truth than ours: a node is wrong only if
 the same node in float64 does not confirm our numbers.

@@ -1,10 +1,10 @@
 """Runs programs of models in processes of their own, which return only arrays (ADR 0102).
 
-ModelCompiler answers with keys, comparisons and scripts that owners share, so it runs no code
-generated from a model. Before it reads anything, it forks a fork server. A process that runs
-programs is a fork of that server: it knows nothing but the programs and arrays that it is
-sent. It can write no file, start no process and connect to nothing. The server bounds the
-length of its answers: bytes of arrays, or an error's text.
+ModelCompiler answers with keys, comparisons and scripts that owners share, so it runs no
+code generated from a model. Before it reads anything, it forks a fork server. A process
+that runs programs is a fork of that server: it knows nothing but the programs and arrays
+that it is sent. It can write no file, start no process and connect to nothing. The server
+bounds the length of its answers: bytes of arrays, or an error's text.
 """
 
 import json
