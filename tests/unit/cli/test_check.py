@@ -277,16 +277,6 @@ def findings(*words: str) -> tuple[int, dict[str, dict[str, Any]]]:
     return result.exit_code, {each["name"]: each for each in json.loads(result.stdout)}
 
 
-def test_without_a_device_this_host_is_asked_whether_it_builds_for_another_cpu(
-    asked: dict[str, Any], tmp_path: Path
-) -> None:
-    asked.pop("check_kernel")
-    code, found = findings("--target", FOR_OTHER, "--data", str(tmp_path))
-    assert code == 0, found
-    assert found["kernel"]["words"] == f"a kernel was built; a device for {OTHER} can run it"
-    assert "makes shared libraries" in found["linker"]["words"]
-
-
 def test_a_host_that_cannot_link_for_another_cpu_says_what_it_lacks(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -117,7 +117,7 @@ def test_a_near_time_is_the_best_of_the_newest_context_not_of_all(
 ) -> None:
     def time_cold(session: Any) -> None:
         warm = Contexts(session).get(conv.context_id)
-        cold = Contexts(session).ensure_timed_as(warm, {"cache": "cold", "launch": "eager"})
+        cold = Contexts(session).ensure_like(warm, evaluator={"cache": "cold", "launch": "eager"})
         conv.context_id = cold.id
         session.execute(delete(Schedule))
 

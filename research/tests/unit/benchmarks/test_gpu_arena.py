@@ -9,6 +9,7 @@ import pytest
 from benchmarks.gpu_arena import (
     GOAL,
     HEADING,
+    NO_GAIN,
     NOT_MEASURED,
     Score,
     _add_verdicts,
@@ -71,7 +72,7 @@ def test_the_column_names_what_earns_and_says_what_nobody_measured() -> None:
     page = with_column(PAGE, options)
     assert HEADING in page
     assert "| x | *earns*: `sa` |" in page
-    assert "`--cost-model tlp` | x | no |" in page
+    assert f"`--cost-model tlp` | x | {NO_GAIN} |" in page
     assert f"| `--mode one-shot` | x | {NOT_MEASURED} |" in page
     assert with_column(page, options) == page
     assert with_column(page, []).count(NOT_MEASURED) == 3
