@@ -25,7 +25,6 @@ from mallorn.db.tables import ApiKeyRow, AuditRow, BannedOwner, SessionRow
 from mallorn.services.coordinator import api_key_routes as key_routes
 from mallorn.services.coordinator.sign_in import oidc
 from mallorn.services.coordinator.sign_in.browser_sessions import SIGNED_IN_SEC
-from mallorn.services.coordinator.sign_in.oidc_provider import Provider
 from mallorn.services.coordinator.web.authenticator import Credentials
 from mallorn.services.coordinator.web.caller_dependencies import COOKIE
 from mallorn.services.coordinator.web.quotas import RateLimit
@@ -273,8 +272,8 @@ def provider() -> Any:
 @pytest.fixture
 def machine(start: Start, monkeypatch: pytest.MonkeyPatch) -> type[Door]:
     known = provider()
-    monkeypatch.setattr(Provider, "of", lambda _settings: known)
-    return type("Door", (Door,), {"running": start(), "provider": known})
+    monkeypatch.setattr("mallorn.services.coordinator.app.Provider", lambda _settings: known)
+    return type("Door", (Door,), {"running": start(oidc_issuer="https://issuer.test"), "provider": known})
 
 
 def test_nobody_is_in_who_was_put_out(machine: type[Door]) -> None:
