@@ -123,7 +123,7 @@ def list_devices(
 ) -> ListOut[DeviceStatus]:
     """List the known devices with their state and when each was last seen."""
     with parts.database.session() as session:
-        wanted = None if target is None else named_target(session, target).text
+        wanted = named_target(session, target).text if target else None
         now_sec, devices = read_clock(session), Devices(session).list()
         targets = Targets(session).texts(device.target_id for device in devices)
         items = [
