@@ -118,6 +118,7 @@ def _check_stored_data(config: Settings, backup: Path | None) -> Iterator[Findin
         tables = run_check("tables", lambda: stored_data.check_tables(database))
         yield tables
         if tables.ok:
+            yield run_check("invariants", lambda: stored_data.check_invariants(database))
             yield run_check("models", lambda: stored_data.check_models(database, config.artifacts))
             yield run_check("exports", lambda: stored_data.check_exports(database))
             yield run_check("times", lambda: stored_data.check_times(database), necessary=False)

@@ -16,6 +16,7 @@ from mallorn.core.private_files import is_open_to_others
 from mallorn.costmodels.serialization import check_bytes
 from mallorn.db.backups import back_up, check_pages, folder_of, list_backups, sqlite_file, taken_at
 from mallorn.db.migrate import check_table_version
+from mallorn.db.repositories.invariants import QUERIES, Invariants
 from mallorn.db.repositories.stored_files import Repairs, StoredCostModel, StoredFiles
 from mallorn.db.repositories.withdraw_measurements import BusyHours
 from mallorn.db.session import Database
@@ -25,6 +26,7 @@ from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
 
 NEXT_START = "nothing to do: the next   mallorn up   removes it"
 NAMED: Final = 5  # missing or damaged files that are named in one line
+LATELY_DAYS: Final = 30  # so the check takes no longer as the dataset grows
 
 
 def check_integrity(database: Database) -> str:
@@ -183,6 +185,19 @@ def check_times(database: Database) -> str:
             hint="mallorn doctor --repair   (marks them as upper bounds, so that they may be measured again)",
         )
     return "no candidate's times disagree beyond noise"
+
+
+def check_invariants(database: Database) -> str:
+    """Check what must hold for rows of jobs that run or ended lately. Raises Lacking, naming
+    rows, if it does not."""
+    with database.session() as session:
+        broken = Invariants(session).find_broken(LATELY_DAYS * 86_400)
+    if broken:
+        texts = [f"{text}, but not for {', '.join(rows)}" for text, rows in broken.items()]
+        raise Lacking(
+            "; ".join(texts), hint="keep a backup, and report it: a fault of Mallorn or of the disk"
+        )
+    return f"all {len(QUERIES)} hold for the jobs of {LATELY_DAYS} days"
 
 
 def check_cost_models(database: Database) -> str:

@@ -71,6 +71,13 @@ def test_tables_of_another_version_are_found(data: Path) -> None:
     assert (found["name"], found["hint"]) == ("tables", "mallorn migrate")
 
 
+def test_rows_that_break_what_must_hold_are_named(data: Path) -> None:
+    write(data, lambda session: session.execute(text("UPDATE jobs SET finished_at = 2e9, state = 'tuning'")))
+    found = bad(data)
+    assert found["name"] == "invariants"
+    assert found["words"].startswith("a job has a time of its end exactly if it has ended, but not for job ")
+
+
 @pytest.mark.parametrize(
     ("content", "said"), [(None, "is missing"), (b"another", "other bytes")], ids=["missing", "other"]
 )

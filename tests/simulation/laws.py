@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from mallorn.core.states import Cause, JobState, MeasurementKind, RoundState
 from mallorn.db.measurement_codec import unpack_decisions
 from mallorn.db.repositories.devices import machine_key_of
+from mallorn.db.repositories.invariants import Invariants
 from mallorn.db.tables import Context, Job, Measurement, Round, Schedule, SketchRow, Workload
 from mallorn.searchers.fill_round import UNDECIDED
 from tests.simulation.history import COMMITTED, History
@@ -30,7 +31,9 @@ def broken_laws(
     """What does not hold, in words."""
     with Session(storage.engine) as session:
         rows = _Rows(session)
+        broken = Invariants(session).find_broken()
     return [
+        *(f"{text}, but not for {', '.join(found)}" for text, found in broken.items()),
         *_every_job_ends(rows, owners, faults),
         *_every_candidate_counts_once(rows, history),
         *_nothing_is_measured_twice(rows, history),
