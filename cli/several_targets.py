@@ -1,4 +1,4 @@
-"""What a command does for each of several targets, with one exit code."""
+"""Finishes a command for each of several targets, and exits with one code."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar

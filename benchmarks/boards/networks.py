@@ -16,7 +16,7 @@ from zoo import MODELS
 
 @dataclass(frozen=True)
 class Network:
-    """Writes its file, and the options of its job."""
+    """A network: the function that writes its file, and the options of its job."""
 
     write: Callable[[Path], object]
     options: Mapping[str, Any] = field(default_factory=dict)

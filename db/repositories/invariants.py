@@ -1,4 +1,4 @@
-"""What must hold for the stored rows at any time. Each check is one query for the rows that
+"""Statements that must hold for the stored rows at any time. Each check is one query for the rows that
 break it, so it sees one state of the database, whatever others commit meanwhile.
 """
 

@@ -1,4 +1,4 @@
-"""What must hold for the stored rows: each planted fault is found, and only by its own check."""
+"""Statements that must hold for the stored rows: each planted fault breaks its own, and no other."""
 
 from collections.abc import Callable
 
